@@ -1,0 +1,63 @@
+# make demo: see it work.   make test: everything that must hold.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build lint
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
+
+demo: ## a shop in miniature, closed by the real daemon, in less than a minute
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,redis-server=redis-server,the demo starts a private Redis of its own)
+	$(CARGO) build --release
+	$(TARGET)/release/order-closer demo
+
+test: ## formatting, lints and all tests, against real servers on free ports
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the tests start private servers of their own)
+	$(call if_installed,fmt,--check)
+	$(call if_installed,clippy,--all-targets -- -D warnings)
+	@# Debian keeps PostgreSQL's programs off the PATH.
+	@bin="$$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)"; \
+	echo "$(CARGO) test"; PATH="$$PATH$${bin:+:$$bin}" $(CARGO) test
+
+build: ## target/release/order-closer
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(CARGO) build --release
+
+lint: ## formatting and lints alone
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+
+# $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs that are missing.
+define require
+@missing=""; \
+for pair in $(1); do \
+	program="$${pair%%=*}"; \
+	command -v "$$program" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$$program" >/dev/null 2>&1 || \
+		missing="$$missing $$(echo "$${pair#*=}" | tr ':' ' ')"; \
+done; \
+if [ -n "$$missing" ]; then \
+	as_root=""; \
+	if [ "$$(id -u)" -ne 0 ]; then as_root="sudo"; fi; \
+	if ! command -v apt-get >/dev/null 2>&1 || { [ -n "$$as_root" ] && ! command -v sudo >/dev/null 2>&1; }; then \
+		echo "Missing here:$$missing ($(2)). Install that, or run this as root on Debian or Ubuntu." >&2; exit 1; \
+	fi; \
+	echo "Installing$$missing by apt-get: $(2)."; \
+	$$as_root apt-get update -q && \
+	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
+fi
+endef
+
+# $(call if_installed,SUBCOMMAND,ARGUMENTS): cargo's, or a word that it is left out.
+define if_installed
+@if $(CARGO) $(1) --version >/dev/null 2>&1; then \
+	echo "$(CARGO) $(1) $(2)"; $(CARGO) $(1) $(2); \
+else \
+	echo "cargo $(1) is not installed; left out"; \
+fi
+endef

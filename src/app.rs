@@ -1,0 +1,243 @@
+//! The daemon put together: connect, rehearse, start every room, wait for a signal, drain.
+//!
+//! The only room that knows all the others.
+
+use std::{sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    close::{Closer, Inbox, Stats, Summary, Worker},
+    config::Config,
+    signal::{Commands, KeyReader, Listener, Pacer, RedisError, Sweep},
+    store::{self, OpenError, Store, StoreError},
+};
+
+/// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
+const PAGES: usize = 8;
+const LATER: usize = 65_536;
+
+/// Why the daemon stopped, other than because it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The configuration does not fit the database, or Redis can't be reached that way at all.
+    #[error("{0}")]
+    Configuration(String),
+    /// The operating system refused.
+    #[error("{0}")]
+    System(String),
+    /// A part of the daemon ended by itself, which none does.
+    #[error("a bug: {0}; please report it with the log before this line")]
+    Bug(String),
+    /// A second signal came before everything was finished.
+    #[error("stopped at once by a second signal")]
+    Interrupted,
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// Says why it can't begin, or that it was interrupted.
+pub async fn run(config: &Config) -> Result<(), RunError> {
+    let mut signals = Signals::new()?;
+    info!(
+        version = env!("CARGO_PKG_VERSION"), redis = %config.redis.url, database = %config.database.url, table = %config.orders.table,
+        "order-closer starts"
+    );
+    let store = tokio::select! {
+        store = open_store(config) => store?,
+        () = signals.next() => return Ok(()),
+    };
+    info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
+    let mut daemon = Daemon::start(config, store)?;
+    tokio::select! {
+        () = signals.next() => {}
+        // Half a daemon would look alive to its service manager.
+        bug = daemon.broken() => return Err(bug),
+    }
+    daemon.stop(config.shutdown.timeout.get(), &mut signals).await
+}
+
+/// Opens the store, however long its database is away.
+async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
+    let mut pauses = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(200))
+        .with_max_delay(Duration::from_secs(2))
+        .without_max_times()
+        .with_jitter()
+        .build();
+    let mut known = None;
+    loop {
+        let reason = match open_and_rehearse(config).await {
+            Ok(store) => return Ok(store),
+            Err(OpenError::Misfit(misfit)) => return Err(RunError::Configuration(misfit.to_string())),
+            Err(OpenError::Store(StoreError::Rejected(reason))) => {
+                return Err(RunError::Configuration(format!(
+                    "the database refuses what orders and close.sql in the configuration make of its tables: {reason}"
+                )));
+            }
+            Err(OpenError::Store(error)) => error.to_string(),
+        };
+        if known.as_ref() != Some(&reason) {
+            warn!(reason, "waiting for the database");
+        }
+        known = Some(reason);
+        tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+    }
+}
+
+/// Opens the store and shows that every statement of a closure is accepted.
+///
+/// # Errors
+/// As [`store::open`] and [`store::rehearse`] say.
+pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    let store = store::open(config).await?;
+    store::rehearse(store.as_ref()).await?;
+    Ok(store)
+}
+
+/// Everything that runs.
+struct Daemon {
+    store: Arc<dyn Store>,
+    inbox: Arc<Inbox>,
+    stats: Arc<Stats>,
+    stop: CancellationToken,
+    workers: JoinSet<()>,
+    others: JoinSet<()>,
+}
+
+impl Daemon {
+    fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
+        let commands = Commands::new(&config.redis).map_err(|RedisError(reason)| RunError::Configuration(reason))?;
+        let inbox = Arc::new(Inbox::new(config.close.inbox));
+        let stats = Arc::new(Stats::default());
+        let stop = CancellationToken::new();
+        let keys = KeyReader::new(&config.redis.key_prefix, store.id_kind());
+        let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
+        let (later, later_rx) = mpsc::channel(LATER);
+        let (subscribed, subscribed_rx) = watch::channel(false);
+
+        let worker = Worker {
+            inbox: Arc::clone(&inbox),
+            closer: Closer::new(Arc::clone(&store)),
+            batch_size: config.close.batch_size,
+            retry: config.close.retry.clone(),
+            later,
+            stats: Arc::clone(&stats),
+            stop: stop.clone(),
+        };
+        let sweep =
+            Sweep { store: Arc::clone(&store), inbox: Arc::clone(&inbox), upcoming, settings: config.sweep.clone(), stop: stop.clone() };
+        let pacer = Pacer::new((upcoming_rx, later_rx), Arc::clone(&inbox), keys.clone(), commands.clone(), subscribed_rx, stop.clone());
+        let listener = Listener {
+            redis: config.redis.clone(),
+            keys,
+            inbox: Arc::clone(&inbox),
+            stats: Arc::clone(&stats),
+            commands,
+            subscribed,
+            stop: stop.clone(),
+        };
+
+        let mut workers = JoinSet::new();
+        for _ in 0..config.close.workers {
+            workers.spawn(worker.clone().run());
+        }
+        let mut others = JoinSet::new();
+        others.spawn(pacer.run());
+        others.spawn(sweep.run());
+        others.spawn(listener.run());
+        others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));
+        Ok(Self { store, inbox, stats, stop, workers, others })
+    }
+
+    /// Waits for a part of the daemon to end, as none does unless it panics.
+    async fn broken(&mut self) -> RunError {
+        let ended = tokio::select! {
+            Some(ended) = self.workers.join_next() => ended,
+            Some(ended) = self.others.join_next() => ended,
+        };
+        RunError::Bug(ended.map_or_else(|error| error.to_string(), |()| "a part of the daemon ended".into()))
+    }
+
+    /// Stops intake, lets batches in flight finish, and leaves.
+    async fn stop(mut self, limit: Duration, signals: &mut Signals) -> Result<(), RunError> {
+        info!("stopping; finishing what is in hand");
+        self.stop.cancel();
+        self.inbox.close();
+        let drained = async {
+            while self.workers.join_next().await.is_some() {}
+            while self.others.join_next().await.is_some() {}
+            self.store.close().await;
+        };
+        let ended = tokio::select! {
+            () = drained => Ok(()),
+            () = tokio::time::sleep(limit) => {
+                warn!(limit_s = limit.as_secs_f64(), "batches in hand did not finish in time (shutdown.timeout); they roll back");
+                Ok(())
+            }
+            () = signals.next() => Err(RunError::Interrupted),
+        };
+        log_summary(&self.stats.total(), self.inbox.waiting(), "order-closer stopped");
+        ended
+    }
+}
+
+async fn summaries(stats: Arc<Stats>, inbox: Arc<Inbox>, every: Duration, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(every) => log_summary(&stats.interval(), inbox.waiting(), "summary"),
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+fn log_summary(summary: &Summary, waiting: usize, message: &'static str) {
+    use crate::order::Trigger::{Expired, Pacer, Sweep};
+    info!(
+        closed = summary.closed,
+        expired = summary.by(Expired),
+        pacer = summary.by(Pacer),
+        sweep = summary.by(Sweep),
+        lateness_p50_ms = summary.lateness_ms.p50,
+        lateness_p99_ms = summary.lateness_ms.p99,
+        lateness_max_ms = summary.lateness_ms.max,
+        settled = summary.settled,
+        not_due = summary.not_due,
+        not_found = summary.not_found,
+        locked = summary.locked,
+        rejected = summary.rejected,
+        heard = summary.heard,
+        ignored = summary.ignored,
+        lost = summary.lost,
+        waiting,
+        "{message}"
+    );
+}
+
+/// The signals that end the daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, RunError> {
+        let listen = |kind| signal(kind).map_err(|error| RunError::System(format!("signals can't be received: {error}")));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The command line. Results go to standard output, logs and progress to standard error.
+
+mod arm;
+mod check;
+mod close;
+mod config;
+mod demo;
+mod logs;
+mod reconcile;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand, error::ErrorKind};
+
+use crate::{
+    app::{self, RunError},
+    config::{Span, load},
+    signal::RedisError,
+    store::{OpenError, StoreError},
+};
+
+/// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
+#[derive(Debug, Parser)]
+#[command(name = "order-closer", version, max_term_width = 100)]
+struct Arguments {
+    /// The configuration file [default: /etc/order-closer/order-closer.toml, if it exists].
+    #[arg(long, global = true, value_name = "FILE", env = "ORDER_CLOSER_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Listen and close orders until stopped (SIGTERM or SIGINT: finish what is in hand, then exit).
+    Run,
+    /// Close what is overdue, once; for cron. Needs no Redis.
+    Reconcile(reconcile::Arguments),
+    /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
+    Check {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the key of an order, as an order service would.
+    Arm {
+        /// The order's id.
+        id: String,
+        /// How long until the key expires, such as 30m.
+        #[arg(long, value_name = "TIME")]
+        ttl: Span,
+    },
+    /// Close these orders now, if they are due.
+    Close {
+        /// The orders' ids.
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Show the effective settings and where each came from; secrets are hidden.
+    Config {
+        /// Print one JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a whole shop in miniature: orders, payments, the daemon, and a table of what became of them.
+    Demo(demo::Arguments),
+}
+
+/// How a command ends, as its exit status; the numbers are those of sysexits.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    /// Done, also when there was nothing to do.
+    Done = 0,
+    /// The command line is wrong.
+    Usage = 64,
+    /// Redis or the database is unavailable.
+    Unavailable = 69,
+    /// A bug of ours.
+    Software = 70,
+    /// Some orders could not be closed, or time ran out.
+    Unfinished = 75,
+    /// The configuration is wrong.
+    Configuration = 78,
+}
+
+/// A command that failed: what to say, and the exit status.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Misfit(misfit) => Self::new(Exit::Configuration, misfit.to_string()),
+            OpenError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let exit = match error {
+            StoreError::Unavailable(_) => Exit::Unavailable,
+            // Somebody holds the whole of an SQLite file, say; the next run goes on.
+            StoreError::Conflict(_) => Exit::Unfinished,
+            StoreError::Rejected(_) => Exit::Configuration,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self::new(Exit::Unavailable, format!("Redis unavailable: {error}"))
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let exit = match error {
+            RunError::Configuration(_) => Exit::Configuration,
+            RunError::System(_) | RunError::Bug(_) => Exit::Software,
+            RunError::Interrupted => Exit::Unfinished,
+        };
+        Self::new(exit, error.to_string())
+    }
+}
+
+type Outcome = Result<Exit, Failure>;
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are answers, not errors; they go to standard output.
+            error.print().ok();
+            let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            return code(if asked { Exit::Done } else { Exit::Usage });
+        }
+    };
+    // The panic's own message has been printed when it gets here.
+    match std::panic::catch_unwind(|| dispatch(arguments)) {
+        Ok(Ok(exit)) => code(exit),
+        Ok(Err(Failure { exit, message })) => {
+            eprintln!("order-closer: {message}");
+            code(exit)
+        }
+        Err(_) => code(Exit::Software),
+    }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+fn dispatch(arguments: Arguments) -> Outcome {
+    if let Command::Demo(demo) = arguments.command {
+        // The demo brings its own configuration.
+        return runtime(2)?.block_on(demo::run(demo));
+    }
+    let loaded = load(arguments.config.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    let settings = &loaded.config;
+    logs::start(&loaded)?;
+    match arguments.command {
+        Command::Run => runtime(settings.close.workers + 2)?.block_on(app::run(settings)).map(|()| Exit::Done).map_err(Failure::from),
+        Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
+        Command::Check { json } => runtime(2)?.block_on(check::run(settings, json)),
+        Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
+        Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Config { json } => config::run(&loaded, json),
+        Command::Demo(_) => Ok(Exit::Done),
+    }
+}
+
+fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.min(std::thread::available_parallelism().map_or(2, usize::from).max(2)))
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Software, format!("the runtime can't start: {error}")))
+}
+
+/// Prints a result; a reader that has gone away ends the program quietly.
+fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(Exit::Done as i32);
+    }
+}

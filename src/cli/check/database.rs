@@ -1,0 +1,125 @@
+//! What `check` examines in the orders database.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::{
+    cli::check::{Examination, Finding, host_micros},
+    config::Config,
+    store::{self, Catalogue, IndexAdvice, OpenError, StoreError},
+};
+
+const NAME: &str = "database";
+
+pub(super) async fn examine(config: &Config) -> Examination {
+    let mut examination = Examination::default();
+    let store = match store::open(config).await {
+        Ok(store) => store,
+        Err(OpenError::Misfit(misfit)) => {
+            examination.add(Finding::fail("mapping", misfit.to_string(), "mend the configuration"));
+            return examination;
+        }
+        Err(OpenError::Store(error)) => {
+            examination.unavailable(Finding::fail(
+                NAME,
+                error.to_string(),
+                "start the database, or mend database.url; no order closes without it",
+            ));
+            return examination;
+        }
+    };
+    let before = host_micros();
+    let catalogue = match store.catalogue().await {
+        Ok(catalogue) => catalogue,
+        Err(error) => {
+            examination.unavailable(Finding::fail(NAME, error.to_string(), "let the database user read the catalogue"));
+            return examination;
+        }
+    };
+    let asked = catalogue.clock.round_trip / 2;
+    examination.clock = Some(catalogue.clock.micros - i64::midpoint(before, host_micros()));
+    examination.add(Finding::ok(
+        NAME,
+        format!("{} at {}, answers in {:.1} ms", catalogue.product, config.database.url, asked.as_secs_f64() * 2000.0),
+    ));
+    examination.add(mapping(config, &catalogue));
+    examination.add(index("sweep index", &catalogue.sweep_index, "the sweep reads the whole table"));
+    examination.add(index("id index", &catalogue.id_index, "each look-up reads the whole table"));
+    if catalogue.id_index.found.is_some() && !catalogue.id_is_unique {
+        examination.add(Finding::warn(
+            "id index",
+            format!("no unique index on {} alone; an order whose id stands in two rows is never closed", config.orders.id),
+            catalogue.id_index.create.clone(),
+        ));
+    }
+    examination.add(time_zone(&catalogue));
+    if let Some(finding) = sample(config, &catalogue) {
+        examination.add(finding);
+    }
+    examination.add(rights(store::rehearse(store.as_ref()).await));
+    store.close().await;
+    examination
+}
+
+fn mapping(config: &Config, catalogue: &Catalogue) -> Finding {
+    let columns: Vec<String> = catalogue
+        .columns
+        .iter()
+        .map(|column| format!("{} {} ({})", column.key.trim_start_matches("orders."), column.name, column.type_name))
+        .collect();
+    Finding::ok("mapping", format!("{}: {}", config.orders.table, columns.join(", ")))
+}
+
+fn index(name: &'static str, advice: &IndexAdvice, without: &str) -> Finding {
+    match &advice.found {
+        Some(index) => Finding::ok(name, index.clone()),
+        None => Finding::warn(name, format!("none; {without}"), advice.create.clone()),
+    }
+}
+
+fn time_zone(catalogue: &Catalogue) -> Finding {
+    if catalogue.zone_matters {
+        Finding::ok("time zone", format!("the deadline column has no zone, and is read in {}", catalogue.time_zone))
+    } else {
+        Finding::ok("time zone", "the deadline column needs none")
+    }
+}
+
+/// A deadline both ways: as it stands in the table, and as it is understood.
+fn sample(config: &Config, catalogue: &Catalogue) -> Option<Finding> {
+    const NAME: &str = "sample deadline";
+    let sample = catalogue.sample.as_ref()?;
+    let (column, id, stored) = (&config.orders.deadline.column, &sample.id, &sample.stored);
+    let Some(deadline) = sample.deadline else {
+        return Some(Finding::warn(
+            NAME,
+            format!("order {id}: {column} is {stored}, which is no deadline: it is never due"),
+            "if that is meant as one, see orders.deadline (unit, column) in the configuration",
+        ));
+    };
+    let away = Duration::from_secs(deadline.abs_diff(catalogue.clock.micros) / 1_000_000);
+    let when = if deadline <= catalogue.clock.micros { "ago" } else { "from now" };
+    let plus = config.orders.deadline.plus.map_or_else(String::new, |plus| format!(" plus {plus}"));
+    let utc = u64::try_from(deadline).ok().and_then(|micros| UNIX_EPOCH.checked_add(Duration::from_micros(micros)));
+    let utc = utc
+        .filter(|_| deadline < YEAR_10000_MICROS)
+        .map_or_else(|| "far in the future".into(), |time| humantime::format_rfc3339_millis(time).to_string());
+    Some(Finding::ok(
+        NAME,
+        format!("order {id}: {column} is {stored}{plus}, understood as {utc} (UTC), {} {when}", humantime::format_duration(away)),
+    ))
+}
+
+/// The first moment that RFC 3339 can't write.
+const YEAR_10000_MICROS: i64 = 253_402_300_800_000_000;
+
+fn rights(rehearsal: Result<(), StoreError>) -> Finding {
+    const NAME: &str = "closing";
+    match rehearsal {
+        Ok(()) => Finding::ok(NAME, "every statement of a closure was accepted (on no order, rolled back)"),
+        Err(error) => Finding::fail(
+            NAME,
+            error.to_string(),
+            "grant SELECT and UPDATE on the tables named in orders and close.sql, or mend orders.set, orders.filter and close.sql",
+        ),
+    }
+}

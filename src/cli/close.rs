@@ -1,0 +1,48 @@
+//! `order-closer close`: these orders, now, if they are due.
+
+use crate::{
+    app::open_and_rehearse,
+    cli::{Exit, Failure, Outcome, print},
+    close::{Closed, Closer, Looked, Outcome as Ended, Pending},
+    config::Config,
+    order::Trigger,
+};
+
+pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
+    let store = open_and_rehearse(config).await?;
+    let batch =
+        ids.iter()
+            .map(|id| {
+                let id = store.id_kind().parse(id.as_bytes()).map_err(|reason| {
+                    Failure::new(Exit::Usage, format!("{id:?} can't be an order of {}: it {reason}", config.orders.table))
+                })?;
+                Ok(Pending { id, trigger: Trigger::Request, rejections: 0 })
+            })
+            .collect::<Result<Vec<_>, Failure>>()?;
+    let closer = Closer::new(store.clone());
+    let mut looked = Vec::new();
+    let unfinished = closer.close(batch, &mut looked).await.err();
+    for one in &looked {
+        print(&describe(one));
+    }
+    store.close().await;
+    if let Some(unfinished) = unfinished {
+        return Err(Failure::new(Exit::Unavailable, format!("{} orders were not looked at: {}", unfinished.left.len(), unfinished.reason)));
+    }
+    let stuck = looked.iter().any(|one| matches!(one.outcome, Ended::Locked | Ended::Rejected { .. }));
+    Ok(if stuck { Exit::Unfinished } else { Exit::Done })
+}
+
+fn describe(Looked { pending, outcome }: &Looked) -> String {
+    let id = &pending.id;
+    match outcome {
+        Ended::Closed(Closed { lateness }) => format!("{id}: closed, {:.3} s after its deadline", lateness.as_secs_f64()),
+        Ended::Settled { status: Some(status) } => format!("{id}: left as it is, its status is {status}"),
+        Ended::Settled { status: None } => format!("{id}: left as it is, its status is NULL"),
+        Ended::NotDue { remaining: Some(remaining) } => format!("{id}: not due for another {:.3} s", remaining.as_secs_f64()),
+        Ended::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),
+        Ended::NotFound => format!("{id}: no such order"),
+        Ended::Locked => format!("{id}: due, but locked by somebody; try again"),
+        Ended::Rejected { reason } => format!("{id}: due, but its database rejects the closure: {reason}"),
+    }
+}

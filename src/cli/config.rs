@@ -1,0 +1,21 @@
+//! `order-closer config`: the effective settings.
+
+use crate::{
+    cli::{Exit, Failure, Outcome, print},
+    config::Loaded,
+};
+
+pub(super) fn run(loaded: &Loaded, json: bool) -> Outcome {
+    let settings = loaded.settings();
+    if json {
+        let text = serde_json::to_string_pretty(&settings).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
+        print(&text);
+        return Ok(Exit::Done);
+    }
+    let width = settings.iter().map(|setting| setting.key.len() + setting.value.chars().count()).max().unwrap_or(0) + 3;
+    for setting in settings {
+        let assignment = format!("{} = {}", setting.key, setting.value);
+        print(&format!("{assignment:width$}  # {}", setting.source));
+    }
+    Ok(Exit::Done)
+}

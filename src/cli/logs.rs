@@ -1,0 +1,29 @@
+//! Logs, to standard error.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    cli::{Exit, Failure},
+    config::{Loaded, LogFormat},
+};
+
+/// Libraries speak only when something is wrong, unless the filter names them. A statement that waits for a
+/// lock is slow, and nothing is wrong.
+const QUIET: &str = "fred=warn,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
+
+/// Begins to log as configured.
+pub(super) fn start(loaded: &Loaded) -> Result<(), Failure> {
+    let log = &loaded.config.log;
+    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|error| {
+        let what = format!("is {:?}, which is not a filter such as \"info\" or \"order_closer=debug\": {error}", log.level);
+        Failure::new(Exit::Configuration, loaded.wrong("log.level", &what))
+    })?;
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    match log.format {
+        LogFormat::Text => logger.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => logger.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Takes a batch through lock, judge, update, whatever the database says to it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tracing::debug;
+
+use crate::{
+    close::{inbox::Pending, transaction::lock_judge_update},
+    order::{OrderId, Verdict},
+    store::{Store, StoreError},
+};
+
+/// For how long conflicts are retried before the batch is split, or its last order left for later. Less
+/// than the stores wait for a lock: a row that somebody holds is not given up by asking again.
+const CONFLICT_PATIENCE: Duration = Duration::from_millis(400);
+
+/// An order that was looked at, and how that ended.
+#[derive(Debug, Clone)]
+pub struct Looked {
+    /// The order, and why it was looked at.
+    pub pending: Pending,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How the look at one order ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Closed by us, and committed.
+    Closed(Closed),
+    /// Not an unpaid order.
+    Settled {
+        /// Its status; `None` is SQL's NULL.
+        status: Option<String>,
+    },
+    /// Not yet due, or never (`None`).
+    NotDue {
+        /// The time until its deadline.
+        remaining: Option<Duration>,
+    },
+    /// No such order.
+    NotFound,
+    /// Due, but locked or fought over: to be looked at again soon.
+    Locked,
+    /// Its database rejects the closure, and it was alone in its transaction.
+    Rejected {
+        /// The database's reason.
+        reason: String,
+    },
+}
+
+/// A closure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closed {
+    /// The commit's time minus the deadline.
+    pub lateness: Duration,
+}
+
+/// What is left of a batch when the database can't be used.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// The orders not yet looked at.
+    pub left: Vec<Pending>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Closes batches of orders.
+#[derive(Debug, Clone)]
+pub struct Closer {
+    store: Arc<dyn Store>,
+}
+
+impl Closer {
+    /// A closer of orders in `store`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// The orders it closes.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// Looks at each order of a batch, closes those that are unpaid and due, and reports each in `looked`.
+    ///
+    /// # Errors
+    /// [`Unfinished`] when the database became unavailable: `looked` has what was done, the error the rest.
+    pub async fn close(&self, batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Unfinished> {
+        // First in, first out: what can be closed is not kept waiting by what can't.
+        let mut parts = VecDeque::from([batch]);
+        while let Some(part) = parts.pop_front() {
+            match self.close_together(&part).await {
+                Ok(ends) => looked.extend(ends),
+                Err(StoreError::Unavailable(reason)) => {
+                    parts.push_front(part);
+                    return Err(Unfinished { left: parts.into_iter().flatten().collect(), reason });
+                }
+                Err(error) if part.len() > 1 => {
+                    debug!(orders = part.len(), %error, "batch failed; splitting it");
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([first.to_vec(), second.to_vec()]);
+                }
+                Err(StoreError::Conflict(_)) => looked.extend(part.into_iter().map(|pending| Looked { pending, outcome: Outcome::Locked })),
+                Err(StoreError::Rejected(reason)) => {
+                    looked
+                        .extend(part.into_iter().map(|pending| Looked { pending, outcome: Outcome::Rejected { reason: reason.clone() } }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One transaction for the whole batch, retried while it conflicts with others.
+    async fn close_together(&self, batch: &[Pending]) -> Result<Vec<Looked>, StoreError> {
+        let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
+        let mut pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(5))
+            .with_max_delay(Duration::from_millis(100))
+            .without_max_times()
+            .with_jitter()
+            .build();
+        let began = Instant::now();
+        let judged = loop {
+            match lock_judge_update(self.store.as_ref(), &ids).await {
+                Err(StoreError::Conflict(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
+                    debug!(orders = ids.len(), reason, "conflict with another transaction; retrying");
+                    tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+                }
+                ended => break ended?,
+            }
+        };
+        let mut pending: HashMap<&OrderId, &Pending> = batch.iter().map(|pending| (&pending.id, pending)).collect();
+        Ok(judged
+            .into_iter()
+            .filter_map(|judged| {
+                let pending = pending.remove(&judged.id)?.clone();
+                let outcome = match judged.verdict {
+                    Verdict::Close { .. } => Outcome::Closed(Closed { lateness: judged.lateness }),
+                    Verdict::Settled { status } => Outcome::Settled { status },
+                    Verdict::NotDue { remaining } => Outcome::NotDue { remaining },
+                    Verdict::NotFound => Outcome::NotFound,
+                    Verdict::Locked => Outcome::Locked,
+                };
+                Some(Looked { pending, outcome })
+            })
+            .collect())
+    }
+}

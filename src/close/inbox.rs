@@ -1,0 +1,277 @@
+//! The bounded queue between those who hear of orders and those who close them.
+//!
+//! Guarantees that an id is queued or in hand at most once. When full it refuses an id and asks for a
+//! sweep: nothing is lost, because the row is still there. Ids just settled are remembered for a short
+//! while, so that a late duplicate costs nothing; an order that its database rejected rests here between
+//! its tries.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use crate::order::{OrderId, Trigger};
+
+/// How long a settled id is remembered, and how many of them.
+const MEMORY: Duration = Duration::from_mins(1);
+const MEMORY_SIZE: usize = 65_536;
+
+/// How many rejected orders may rest; beyond that they begin anew when a sweep finds them.
+const RESTING_SIZE: usize = 100_000;
+
+/// Of so many batches, one is an order tried alone, when both kinds wait.
+const ALONE_TURN: u32 = 4;
+
+/// An order waiting to be looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pending {
+    /// The order.
+    pub id: OrderId,
+    /// What made us look.
+    pub trigger: Trigger,
+    /// How often its database has rejected it so far; if ever, it is tried alone.
+    pub rejections: u32,
+}
+
+/// What became of an offered id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Queued.
+    Queued,
+    /// Already queued, in hand, just settled, or resting until its next try.
+    Known,
+    /// The inbox is full or closed; a sweep has been asked for.
+    Full,
+}
+
+/// How the look at an order ended, for the inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing is left to do: closed, paid, or no such order.
+    Settled,
+    /// Somebody else carries it now, or a sweep will find it.
+    Forgotten,
+    /// Rejected: not to be looked at before `until`; never, if that is `None`.
+    Resting {
+        /// How often it has been rejected.
+        rejections: u32,
+        /// When it may be tried again.
+        until: Option<Instant>,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    Queued,
+    InHand,
+    Settled(Instant),
+    Resting { rejections: u32, until: Option<Instant> },
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<Pending>,
+    /// Orders rejected before; they go one by one, so that they can't spoil a batch.
+    alone: VecDeque<Pending>,
+    turn: u32,
+    known: HashMap<OrderId, Stage>,
+    /// The settled ids, oldest first.
+    settled: VecDeque<(Instant, OrderId)>,
+    resting: usize,
+    closed: bool,
+}
+
+/// The queue. Share it by reference or [`std::sync::Arc`].
+#[derive(Debug)]
+pub struct Inbox {
+    state: Mutex<State>,
+    capacity: usize,
+    arrived: Notify,
+    space: Notify,
+    sweep_wanted: Notify,
+}
+
+impl Inbox {
+    /// An inbox for at most `capacity` waiting ids.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self { state: Mutex::default(), capacity, arrived: Notify::new(), space: Notify::new(), sweep_wanted: Notify::new() }
+    }
+
+    /// Offers an id that somebody heard of.
+    pub fn offer(&self, id: &OrderId, trigger: Trigger) -> Offer {
+        self.admit(id, trigger, None)
+    }
+
+    /// Offers an id that was found unpaid in the table at the time `seen`, or later. Overrides the memory
+    /// of settled ids that are older: orders are re-opened.
+    pub fn offer_found(&self, id: &OrderId, trigger: Trigger, seen: Instant) -> Offer {
+        self.admit(id, trigger, Some(seen))
+    }
+
+    /// Forgets that an order was settled before `seen`, when it was found unpaid and not yet due.
+    pub fn reopen(&self, id: &OrderId, seen: Instant) {
+        let mut state = self.lock();
+        if matches!(state.known.get(id), Some(Stage::Settled(at)) if *at < seen) {
+            state.known.remove(id);
+        }
+    }
+
+    /// Waits until the inbox has space.
+    pub async fn space(&self) {
+        loop {
+            let space = self.space.notified();
+            {
+                let state = self.lock();
+                if state.closed || state.queue.len() < self.capacity {
+                    return;
+                }
+            }
+            space.await;
+        }
+    }
+
+    /// Takes up to `max` ids as soon as there is one; `None` once the inbox is closed.
+    pub async fn take(&self, max: usize) -> Option<Vec<Pending>> {
+        loop {
+            let arrived = self.arrived.notified();
+            {
+                let mut state = self.lock();
+                if state.closed {
+                    // The next worker has to see it too.
+                    self.arrived.notify_one();
+                    return None;
+                }
+                let batch = state.next_batch(max);
+                if !batch.is_empty() {
+                    if !state.queue.is_empty() || !state.alone.is_empty() {
+                        self.arrived.notify_one();
+                    }
+                    self.space.notify_one();
+                    return Some(batch);
+                }
+            }
+            arrived.await;
+        }
+    }
+
+    /// Says how the look at an order that was taken has ended.
+    pub fn finish(&self, id: &OrderId, ending: Ending) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        match ending {
+            Ending::Forgotten => state.forget(id),
+            Ending::Settled => {
+                state.known.insert(id.clone(), Stage::Settled(now));
+                state.settled.push_back((now, id.clone()));
+                state.expire(now);
+            }
+            Ending::Resting { .. } if state.resting >= RESTING_SIZE => state.forget(id),
+            Ending::Resting { rejections, until } => {
+                state.resting += 1;
+                state.known.insert(id.clone(), Stage::Resting { rejections, until });
+            }
+        }
+    }
+
+    /// Asks for a sweep.
+    pub fn want_sweep(&self) {
+        self.sweep_wanted.notify_one();
+    }
+
+    /// Waits until somebody asks for a sweep.
+    pub async fn sweep_wanted(&self) {
+        self.sweep_wanted.notified().await;
+    }
+
+    /// Stops intake. What is queued stays where it is: in the table.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.arrived.notify_one();
+        self.space.notify_waiters();
+    }
+
+    /// How many ids wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let state = self.lock();
+        state.queue.len() + state.alone.len()
+    }
+
+    fn admit(&self, id: &OrderId, trigger: Trigger, seen: Option<Instant>) -> Offer {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let rejections = match state.known.get(id) {
+            Some(Stage::Queued | Stage::InHand) => return Offer::Known,
+            Some(Stage::Settled(at)) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
+            Some(Stage::Resting { until, .. }) if until.is_none_or(|until| until > now) => return Offer::Known,
+            Some(Stage::Resting { rejections, .. }) => *rejections,
+            Some(Stage::Settled(_)) | None => 0,
+        };
+        if state.closed || state.queue.len() >= self.capacity {
+            drop(state);
+            self.want_sweep();
+            return Offer::Full;
+        }
+        let pending = Pending { id: id.clone(), trigger, rejections };
+        if rejections == 0 {
+            state.queue.push_back(pending);
+        } else {
+            state.resting -= 1;
+            state.alone.push_back(pending);
+        }
+        state.known.insert(id.clone(), Stage::Queued);
+        drop(state);
+        self.arrived.notify_one();
+        Offer::Queued
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing in here can panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn next_batch(&mut self, max: usize) -> Vec<Pending> {
+        self.turn = self.turn.wrapping_add(1);
+        let alone_first = self.queue.is_empty() || self.turn.is_multiple_of(ALONE_TURN);
+        let batch: Vec<Pending> = match self.alone.pop_front_if(|_| alone_first) {
+            Some(pending) => vec![pending],
+            None => {
+                let count = self.queue.len().min(max);
+                self.queue.drain(..count).collect()
+            }
+        };
+        for pending in &batch {
+            self.known.insert(pending.id.clone(), Stage::InHand);
+        }
+        batch
+    }
+
+    fn forget(&mut self, id: &OrderId) {
+        self.known.remove(id);
+    }
+
+    /// Drops memories of settled ids that are too old or too many.
+    fn expire(&mut self, now: Instant) {
+        while let Some((at, id)) = self.settled.pop_front_if(|(at, _)| now.duration_since(*at) > MEMORY) {
+            self.forget_settled(at, &id);
+        }
+        while self.settled.len() > MEMORY_SIZE {
+            if let Some((at, id)) = self.settled.pop_front() {
+                self.forget_settled(at, &id);
+            }
+        }
+    }
+
+    /// Unless the id has a newer story than this memory of it.
+    fn forget_settled(&mut self, at: Instant, id: &OrderId) {
+        if matches!(self.known.get(id), Some(Stage::Settled(newer)) if *newer == at) {
+            self.known.remove(id);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What the daemon did, counted for its logs.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::{
+    close::closer::{Looked, Outcome},
+    order::Trigger,
+};
+
+/// Lateness beyond a week counts as a week.
+const LONGEST_LATENESS_MICROS: u64 = 7 * 24 * 3_600 * 1_000_000;
+
+/// Percentiles of lateness, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Lateness {
+    /// Half of the closures were not later.
+    pub p50: f64,
+    /// Ninety-nine of a hundred were not later.
+    pub p99: f64,
+    /// None was later.
+    pub max: f64,
+}
+
+/// Counts over some stretch of time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Orders closed.
+    pub closed: u64,
+    /// The same by what triggered them.
+    pub triggers: BTreeMap<&'static str, u64>,
+    /// How late they were.
+    pub lateness_ms: Lateness,
+    /// Looks at orders that were paid or closed already.
+    pub settled: u64,
+    /// Looks that came before the deadline.
+    pub not_due: u64,
+    /// Ids without an order.
+    pub not_found: u64,
+    /// Looks at orders that somebody had locked.
+    pub locked: u64,
+    /// Closures that the database rejected.
+    pub rejected: u64,
+    /// Notifications heard.
+    pub heard: u64,
+    /// Notifications of keys that are no orders.
+    pub ignored: u64,
+    /// Notifications lost on the way, as far as that can be known, and ids refused by a full inbox.
+    pub lost: u64,
+}
+
+/// A time in milliseconds, to the microsecond: what logs and reports print.
+#[must_use]
+pub fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+}
+
+#[derive(Debug)]
+struct Counts {
+    summary: Summary,
+    /// Microseconds.
+    lateness: Histogram<u64>,
+}
+
+impl Counts {
+    fn new() -> Self {
+        // To one part in a hundred, up to a week. These bounds are valid, so it can't fail.
+        let lateness = Histogram::new_with_max(LONGEST_LATENESS_MICROS, 2).unwrap_or_else(|error| unreachable!("{error}"));
+        Self { summary: Summary::default(), lateness }
+    }
+
+    fn add(&mut self, looked: &Looked) {
+        let summary = &mut self.summary;
+        match &looked.outcome {
+            Outcome::Closed(closed) => {
+                summary.closed += 1;
+                *summary.triggers.entry(looked.pending.trigger.name()).or_default() += 1;
+                self.lateness.saturating_record(u64::try_from(closed.lateness.as_micros()).unwrap_or(u64::MAX));
+            }
+            Outcome::Settled { .. } => summary.settled += 1,
+            Outcome::NotDue { .. } => summary.not_due += 1,
+            Outcome::NotFound => summary.not_found += 1,
+            Outcome::Locked => summary.locked += 1,
+            Outcome::Rejected { .. } => summary.rejected += 1,
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let millis = |micros| millis(Duration::from_micros(micros));
+        let lateness_ms = Lateness {
+            p50: millis(self.lateness.value_at_quantile(0.5)),
+            p99: millis(self.lateness.value_at_quantile(0.99)),
+            max: millis(self.lateness.max()),
+        };
+        Summary { lateness_ms, ..self.summary.clone() }
+    }
+}
+
+/// Counts since the start, and since the last summary.
+#[derive(Debug)]
+pub struct Stats {
+    counts: Mutex<(Counts, Counts)>,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self { counts: Mutex::new((Counts::new(), Counts::new())) }
+    }
+}
+
+impl Stats {
+    /// Counts how looks at orders ended.
+    pub fn looked(&self, looked: &[Looked]) {
+        self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
+    }
+
+    /// Counts one notification; `order` if its key named one.
+    pub fn heard(&self, order: bool) {
+        self.both(|Counts { summary, .. }| {
+            summary.heard += 1;
+            summary.ignored += u64::from(!order);
+        });
+    }
+
+    /// Counts events that were lost or refused.
+    pub fn lost(&self, events: u64) {
+        self.both(|counts| counts.summary.lost += events);
+    }
+
+    /// The counts since the last call.
+    pub fn interval(&self) -> Summary {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut counts.1, Counts::new()).summary()
+    }
+
+    /// The counts since the start.
+    pub fn total(&self) -> Summary {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary()
+    }
+
+    fn both(&self, change: impl Fn(&mut Counts)) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut counts.0);
+        change(&mut counts.1);
+    }
+}
+
+impl Summary {
+    /// The closures that one trigger brought.
+    #[must_use]
+    pub fn by(&self, trigger: Trigger) -> u64 {
+        self.triggers.get(trigger.name()).copied().unwrap_or_default()
+    }
+}

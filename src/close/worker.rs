@@ -1,0 +1,151 @@
+//! The daemon's workers: each takes what waits in the inbox, as soon as it is free.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    close::{
+        closer::{Closer, Looked, Outcome, Unfinished},
+        inbox::{Ending, Inbox, Pending},
+        stats::{Stats, millis},
+    },
+    config::Retry,
+    order::{OrderId, Trigger},
+};
+
+/// How soon a locked order is looked at again: well within the second that is promised.
+const LOCKED_PAUSE: Duration = Duration::from_millis(250);
+
+/// How long an order may be carried until it is due; a longer wait is left to the sweep's look ahead.
+const LONGEST_CARRY: Duration = Duration::from_mins(1);
+
+/// An order to be looked at again.
+#[derive(Debug, Clone)]
+pub struct Later {
+    /// The order.
+    pub id: OrderId,
+    /// What made us look at it first.
+    pub trigger: Trigger,
+    /// When.
+    pub at: Instant,
+}
+
+/// Takes batches from the inbox and closes them, until the inbox is closed.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// Where ids come from.
+    pub inbox: Arc<Inbox>,
+    /// How they are closed.
+    pub closer: Closer,
+    /// The most orders in one transaction.
+    pub batch_size: usize,
+    /// When rejected orders are tried again.
+    pub retry: Retry,
+    /// Who carries orders that are to be looked at again.
+    pub later: mpsc::Sender<Later>,
+    /// What has been done.
+    pub stats: Arc<Stats>,
+    /// Ends the wait for an unavailable database.
+    pub stop: CancellationToken,
+}
+
+impl Worker {
+    /// Works until the inbox is closed; a batch in hand is finished first.
+    pub async fn run(self) {
+        while let Some(batch) = self.inbox.take(self.batch_size).await {
+            self.close(batch).await;
+        }
+    }
+
+    /// Closes a batch, waiting while the database is away.
+    async fn close(&self, mut batch: Vec<Pending>) {
+        let started = Instant::now();
+        let mut looked = Vec::with_capacity(batch.len());
+        let mut pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(2))
+            .without_max_times()
+            .with_jitter()
+            .build();
+        let mut away = false;
+        while let Err(Unfinished { left, reason }) = self.closer.close(batch, &mut looked).await {
+            if !away {
+                warn!(orders = left.len(), reason, "database unavailable; waiting for it");
+            }
+            away = true;
+            batch = left;
+            let pause = pauses.next().unwrap_or_default();
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => {
+                    // Their rows are unpaid still, and the next sweep finds them.
+                    for pending in &batch {
+                        self.inbox.finish(&pending.id, Ending::Forgotten);
+                    }
+                    break;
+                }
+            }
+        }
+        if away && !self.stop.is_cancelled() {
+            info!("database available again");
+        }
+        self.report(&looked, started.elapsed());
+        for one in looked {
+            self.settle(one);
+        }
+    }
+
+    fn report(&self, looked: &[Looked], took: Duration) {
+        self.stats.looked(looked);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let closed = looked.iter().filter(|one| matches!(one.outcome, Outcome::Closed(_))).count();
+            debug!(orders = looked.len(), closed, took_ms = millis(took), "batch done");
+        }
+    }
+
+    /// Says to the inbox, and to whoever carries the order on, how the look at it ended.
+    fn settle(&self, Looked { pending, outcome }: Looked) {
+        let Pending { id, trigger, rejections } = pending;
+        let ending = match outcome {
+            Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound => Ending::Settled,
+            Outcome::NotDue { .. } | Outcome::Locked => Ending::Forgotten,
+            Outcome::Rejected { ref reason } => self.rest(&id, rejections + 1, reason),
+        };
+        self.inbox.finish(&id, ending);
+        let pause = match outcome {
+            Outcome::NotDue { remaining } => remaining.filter(|remaining| *remaining <= LONGEST_CARRY),
+            Outcome::Locked => Some(LOCKED_PAUSE),
+            Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound | Outcome::Rejected { .. } => None,
+        };
+        if let Some(at) = pause.and_then(|pause| Instant::now().checked_add(pause)) {
+            // If nobody has room for it, a sweep finds it when it is due.
+            self.later.try_send(Later { id, trigger, at }).ok();
+        }
+    }
+
+    fn rest(&self, id: &OrderId, rejections: u32, reason: &str) -> Ending {
+        let pause = ExponentialBuilder::default()
+            .with_min_delay(self.retry.initial.get())
+            .with_max_delay(self.retry.max.get())
+            .with_max_times(self.retry.attempts.saturating_sub(1) as usize)
+            .with_jitter()
+            .build()
+            .nth(rejections.saturating_sub(1) as usize);
+        if let Some(pause) = pause {
+            warn!(order = %id, attempt = rejections, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
+        } else {
+            error!(
+                order = %id, attempts = rejections, reason,
+                "order can't be closed, and is left alone until a restart; mend the cause, then run `order-closer close` with its id"
+            );
+        }
+        Ending::Resting { rejections, until: pause.and_then(|pause| Instant::now().checked_add(pause)) }
+    }
+}

@@ -1,0 +1,264 @@
+//! The configuration: what each key means and its default.
+//!
+//! Values arrive in the order default < file < environment ([`load()`]). Each is parsed into its meaning
+//! as it is read, by the types in `values` and `urls`, so an error names the key, what it found, what
+//! would be right and where the value was set. Unknown keys are errors.
+
+mod explain;
+mod load;
+mod urls;
+mod values;
+
+pub use load::{DEFAULT_FILE, Loaded, Setting, load};
+pub use urls::{DatabaseUrl, RedisAddress, RedisUrl};
+pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// All settings.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where keys expire.
+    pub redis: Redis,
+    /// Where orders live.
+    pub database: Database,
+    /// How the orders table is laid out.
+    pub orders: Orders,
+    /// How orders are closed.
+    pub close: Close,
+    /// How lost notifications are made up for.
+    pub sweep: Sweep,
+    /// How the daemon stops.
+    pub shutdown: Shutdown,
+    /// What the daemon says.
+    pub log: Log,
+}
+
+/// Where keys expire.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Redis {
+    /// `redis://`, `rediss://` (TLS) or `redis+unix://`, with user, password and database number.
+    pub url: RedisUrl,
+    /// A PEM file of certificate authorities to trust instead of the system's, for `rediss://`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// What stands before the id in an order's key.
+    pub key_prefix: String,
+    /// Which databases' notifications count.
+    pub listen: Listen,
+    /// Whether to add the missing flags to `notify-keyspace-events` when Redis lacks them.
+    pub enable_notifications: bool,
+}
+
+/// Which databases' notifications count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Listen {
+    /// Those of every database: a foreign one costs only a look.
+    All,
+    /// Only those of the database in the URL.
+    Own,
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Self { url: RedisUrl::default(), ca_file: None, key_prefix: "order_".into(), listen: Listen::All, enable_notifications: true }
+    }
+}
+
+/// Where orders live.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Database {
+    /// `sqlite://`, `postgres://` or `mysql://` (MySQL 8, MariaDB 10.6 and later).
+    pub url: DatabaseUrl,
+    /// How columns without a zone are to be read; the server's own zone when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<TimeZone>,
+    /// How long one statement, or the wait for a connection, may take.
+    pub timeout: Span,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self { url: DatabaseUrl::default(), time_zone: None, timeout: Span::from_secs(10) }
+    }
+}
+
+/// How the orders table is laid out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Orders {
+    /// The table, schema-qualified if need be.
+    pub table: TableName,
+    /// The column whose value follows the prefix in the key.
+    pub id: ColumnName,
+    /// The status column.
+    pub status: ColumnName,
+    /// The statuses of an order that still can be paid.
+    pub unpaid: Statuses,
+    /// The status that closing sets.
+    pub closed: Status,
+    /// When an unpaid order is to be closed.
+    pub deadline: Deadline,
+    /// One more SQL condition on a row; rows that fail it are no orders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// Further columns that closing sets, each to an SQL expression.
+    pub set: BTreeMap<ColumnName, String>,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        Self {
+            table: TableName::new("orders"),
+            id: ColumnName::new("order_no"),
+            status: ColumnName::new("status"),
+            unpaid: Statuses::from(vec![Status::Integer(0)]),
+            closed: Status::Integer(4),
+            deadline: Deadline { column: ColumnName::new("expires_at"), plus: None, unit: None },
+            filter: None,
+            set: BTreeMap::new(),
+        }
+    }
+}
+
+/// When an unpaid order is to be closed: at a column's time, or a while after it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Deadline {
+    /// A column with a point in time.
+    pub column: ColumnName,
+    /// What to add to it, when the column holds the time of creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plus: Option<Span>,
+    /// What an integer column counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<EpochUnit>,
+}
+
+/// What an integer column with a point in time counts since 1970 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EpochUnit {
+    /// Seconds.
+    #[serde(rename = "s")]
+    Seconds,
+    /// Milliseconds.
+    #[serde(rename = "ms")]
+    Milliseconds,
+}
+
+impl EpochUnit {
+    /// How many microseconds one unit is.
+    #[must_use]
+    pub const fn micros(self) -> i64 {
+        match self {
+            Self::Seconds => 1_000_000,
+            Self::Milliseconds => 1_000,
+        }
+    }
+}
+
+/// How orders are closed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Close {
+    /// The most orders that one transaction closes.
+    pub batch_size: usize,
+    /// How many transactions run at the same time.
+    pub workers: usize,
+    /// How many order ids may wait for a worker; beyond that the sweep finds them again.
+    pub inbox: usize,
+    /// When an order that its database rejects is tried again.
+    pub retry: Retry,
+    /// Statements in the same transaction; `:ids` is the list of the orders being closed.
+    pub sql: Vec<String>,
+}
+
+impl Default for Close {
+    fn default() -> Self {
+        Self { batch_size: 1_000, workers: 2, inbox: 65_536, retry: Retry::default(), sql: Vec::new() }
+    }
+}
+
+/// When an order that its database rejects is tried again: exponential backoff with jitter.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retry {
+    /// How often in all.
+    pub attempts: u32,
+    /// How long to wait after the first try.
+    pub initial: Span,
+    /// The longest wait.
+    pub max: Span,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 8, initial: Span::from_secs(1), max: Span::from_secs(300) }
+    }
+}
+
+/// How lost notifications are made up for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sweep {
+    /// How often the table is read.
+    pub every: Span,
+    /// How far ahead of their deadlines orders are read.
+    pub ahead: Span,
+    /// The most orders that one query reads.
+    pub page: u32,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        Self { every: Span::from_secs(1), ahead: Span::from_secs(2), page: 2_000 }
+    }
+}
+
+/// How the daemon stops.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long batches in flight may take to finish; what is cut off then rolls back.
+    pub timeout: Span,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { timeout: Span::from_secs(10) }
+    }
+}
+
+/// What the daemon says, and how.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// What is logged, as a `tracing` filter: `info`, `order_closer=debug`, ...
+    pub level: String,
+    /// How often a summary is logged.
+    pub summary: Span,
+}
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: "info".into(), summary: Span::from_secs(60) }
+    }
+}

@@ -1,0 +1,240 @@
+//! Reading the configuration: default < file < environment.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use figment::{
+    Figment, Metadata, Profile, Provider,
+    providers::{Env, Format, Serialized, Toml},
+    util::nest,
+    value::{Dict, Map, Value},
+};
+
+use crate::config::{Config, explain::explain};
+
+/// The file that is read when none is named and it exists.
+pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
+
+const ENV_PREFIX: &str = "ORDER_CLOSER_";
+
+/// Environment variables with our prefix that are not settings.
+const NOT_SETTINGS: [&str; 1] = ["config"];
+
+/// Text settings: their variables are taken as they are, so that a prefix `007` keeps its zeros.
+const TEXT: [&str; 11] = [
+    "redis.url",
+    "redis.ca_file",
+    "redis.key_prefix",
+    "database.url",
+    "database.time_zone",
+    "orders.table",
+    "orders.id",
+    "orders.status",
+    "orders.deadline.column",
+    "orders.filter",
+    "log.level",
+];
+
+/// The configuration, and where each value came from.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    figment: Figment,
+}
+
+/// One effective setting, safe to print.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Setting {
+    /// The dotted key.
+    pub key: String,
+    /// The value, as TOML; passwords hidden.
+    pub value: String,
+    /// Where it was set.
+    pub source: String,
+}
+
+/// Reads the configuration from a file (the default one if it exists, when none is named) and the
+/// environment.
+///
+/// # Errors
+/// Says in one text which key is wrong, what it found, what would be right and where it was set.
+pub fn load(file: Option<&Path>) -> Result<Loaded, String> {
+    let file = file.map(Path::to_owned).or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()));
+    let mut figment = Figment::from(Serialized::defaults(Config::default()));
+    if let Some(file) = file {
+        // A missing file would pass silently.
+        std::fs::read(&file).map_err(|error| format!("the configuration file {} can't be read: {error}", file.display()))?;
+        figment = figment.merge(Toml::file_exact(file));
+    }
+    let figment = figment.merge(Variables);
+    let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
+    let loaded = Loaded { config, figment };
+    loaded.validate()?;
+    Ok(loaded)
+}
+
+impl Loaded {
+    /// The effective settings in alphabetical order.
+    #[must_use]
+    pub fn settings(&self) -> Vec<Setting> {
+        // What is shown goes through the parsed configuration, which hides passwords; only the
+        // source is looked up in the raw values.
+        let shown = Figment::from(Serialized::defaults(&self.config));
+        let mut settings = Vec::new();
+        if let Ok(dict) = shown.extract::<Dict>() {
+            self.flatten("", &Value::from(dict), &mut settings);
+        }
+        settings
+    }
+
+    fn flatten(&self, key: &str, value: &Value, settings: &mut Vec<Setting>) {
+        if let Value::Dict(_, dict) = value
+            && !dict.is_empty()
+        {
+            for (name, value) in dict {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                self.flatten(&key, value, settings);
+            }
+        } else {
+            settings.push(Setting { key: key.into(), value: toml_text(value), source: source_of(&self.figment, key) });
+        }
+    }
+
+    /// Checks what no single value can check for itself.
+    fn validate(&self) -> Result<(), String> {
+        let Config { close, sweep, orders, redis, .. } = &self.config;
+        let within = |key: &str, value: usize, min: usize, max: usize| {
+            if (min..=max).contains(&value) {
+                return Ok(());
+            }
+            Err(self.wrong(key, &format!("is {value}, and must be from {min} to {max}")))
+        };
+        within("close.batch_size", close.batch_size, 1, 5_000)?;
+        within("close.workers", close.workers, 1, 64)?;
+        within("close.inbox", close.inbox, close.batch_size, 10_000_000)?;
+        within("close.retry.attempts", close.retry.attempts as usize, 1, 1_000)?;
+        within("sweep.page", sweep.page as usize, 10, 100_000)?;
+        for (key, span) in [
+            ("sweep.every", sweep.every),
+            ("database.timeout", self.config.database.timeout),
+            ("shutdown.timeout", self.config.shutdown.timeout),
+            ("close.retry.initial", close.retry.initial),
+            ("log.summary", self.config.log.summary),
+        ] {
+            if span.get().is_zero() {
+                return Err(self.wrong(key, "is 0s, and must be longer"));
+            }
+        }
+        if redis.key_prefix.is_empty() {
+            return Err(self.wrong("redis.key_prefix", "is empty; every expired key would be taken for an order"));
+        }
+        if orders.unpaid.get().contains(&orders.closed) {
+            return Err(self.wrong("orders.closed", &format!("is {}, which orders.unpaid lists as unpaid", orders.closed.text())));
+        }
+        if orders.set.keys().any(|column| *column == orders.status) {
+            return Err(self.wrong("orders.set", &format!("sets {}, the status column, which orders.closed sets already", orders.status)));
+        }
+        Ok(())
+    }
+
+    /// The error that a setting is wrong, with the place where it was set.
+    pub(crate) fn wrong(&self, key: &str, what: &str) -> String {
+        format!("{key} {what} (set in {})", source_of(&self.figment, key))
+    }
+}
+
+fn source_of(figment: &Figment, key: &str) -> String {
+    // An array's items and an inline table's keys have the source of what they stand in.
+    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
+        .find_map(|key| figment.find_metadata(key))
+        .map_or_else(|| "the default".into(), |metadata| name_source(metadata, key))
+}
+
+fn name_source(metadata: &Metadata, key: &str) -> String {
+    match &metadata.source {
+        Some(figment::Source::File(path)) => path.display().to_string(),
+        _ if metadata.name == Variables::NAME => format!("the environment variable {}", variable_with(key)),
+        _ => "the default".into(),
+    }
+}
+
+/// The variable that has a setting: its own, or that of a table it stands in.
+fn variable_with(key: &str) -> String {
+    let variable = |key: &str| format!("{ENV_PREFIX}{}", key.replace('.', "__").to_uppercase());
+    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
+        .map(variable)
+        .find(|name| std::env::var_os(name).is_some())
+        .unwrap_or_else(|| variable(key))
+}
+
+fn describe(figment: &Figment, error: &figment::Error) -> String {
+    let mut lines: Vec<String> = error
+        .clone()
+        .into_iter()
+        .map(|error| {
+            let key = error.path.join(".");
+            let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
+            let key = if key.is_empty() { "the configuration".into() } else { key };
+            format!("{key}: {} (set in {place})", explain(&error.kind))
+        })
+        .collect();
+    lines.dedup();
+    lines.join("\n")
+}
+
+fn toml_text(value: &Value) -> String {
+    toml::Value::try_from(value).map_or_else(|_| "?".into(), |value| value.to_string())
+}
+
+/// The environment, as a source of settings.
+struct Variables;
+
+impl Variables {
+    const NAME: &str = "environment";
+}
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::NAME)
+    }
+}
+
+impl Provider for Variables {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(Self::NAME)
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        let mut variables: Vec<(String, String)> =
+            Env::prefixed(ENV_PREFIX).split("__").ignore(&NOT_SETTINGS).iter().map(|(key, text)| (key.into_string(), text)).collect();
+        // A table comes before those of its keys that have variables of their own.
+        variables.sort();
+        let mut settings = Dict::new();
+        for (key, text) in variables {
+            let value: Value = if TEXT.contains(&key.as_str()) {
+                text.into()
+            } else {
+                text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {})
+            };
+            insert(&mut settings, &key, value);
+        }
+        Ok(Profile::Default.collect(settings))
+    }
+}
+
+/// Puts a value where its dotted key leads.
+fn insert(dict: &mut Dict, key: &str, value: Value) {
+    let Some((first, rest)) = key.split_once('.') else {
+        dict.insert(key.into(), value);
+        return;
+    };
+    let inner = dict.entry(first.into()).or_insert_with(|| Dict::new().into());
+    if let Value::Dict(_, inner) = inner {
+        insert(inner, rest, value);
+    } else {
+        *inner = nest(rest, value);
+    }
+}

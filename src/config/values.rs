@@ -1,0 +1,308 @@
+//! Values with a meaning, parsed as they are read.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// A length of time with its unit: `"30s"`, `"5m"`, `"1500ms"`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
+pub struct Span(Duration);
+
+impl Span {
+    /// A span of whole seconds.
+    #[must_use]
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+
+    /// The span as a [`Duration`].
+    #[must_use]
+    pub const fn get(self) -> Duration {
+        self.0
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text).map(Self).map_err(|_| {
+            format!(
+                "{} is not a length of time such as \"30s\", \"5m\" or \"500ms\"",
+                if text.contains("://") { "a URL".into() } else { format!("{text:?}") }
+            )
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a length of time with its unit, such as \"5s\", \"30m\" or \"500ms\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Span, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+impl From<Span> for String {
+    fn from(span: Span) -> Self {
+        span.to_string()
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A value of the status column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Status {
+    /// A number.
+    Integer(i64),
+    /// A word, or a label of an enumeration.
+    Text(String),
+}
+
+impl Status {
+    /// The status as the database prints it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Status {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a status is a whole number or a string, such as 0 or \"pending\"")]
+        enum Shape {
+            Integer(i64),
+            Text(String),
+        }
+        match Shape::deserialize(deserializer)? {
+            Shape::Integer(number) => Ok(Self::Integer(number)),
+            // Statuses become literals in the SQL, so that partial indexes on them can be used.
+            Shape::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
+                Err(serde::de::Error::custom(format!("the status {text:?} is empty or has quotes, backslashes or control characters")))
+            }
+            Shape::Text(text) => Ok(Self::Text(text)),
+        }
+    }
+}
+
+/// One status, or several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Statuses(Vec<Status>);
+
+impl Statuses {
+    /// The statuses, at least one.
+    #[must_use]
+    pub fn get(&self) -> &[Status] {
+        &self.0
+    }
+}
+
+impl From<Vec<Status>> for Statuses {
+    fn from(statuses: Vec<Status>) -> Self {
+        Self(statuses)
+    }
+}
+
+impl<'de> Deserialize<'de> for Statuses {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "statuses are whole numbers or strings, one or several: 0, [0, 1] or [\"pending\"]")]
+        enum Shape {
+            One(Status),
+            Many(Vec<Status>),
+        }
+        match Shape::deserialize(deserializer)? {
+            Shape::One(status) => Ok(Self(vec![status])),
+            Shape::Many(statuses) if statuses.is_empty() => Err(serde::de::Error::custom("at least one status is needed")),
+            Shape::Many(statuses) => Ok(Self(statuses)),
+        }
+    }
+}
+
+/// A column's name, taken as written: neither folded nor split.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ColumnName(String);
+
+impl ColumnName {
+    pub(super) fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name, unquoted.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ColumnName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut parts = identifiers(&text)?;
+        match (parts.pop(), parts.pop()) {
+            (Some(name), None) => Ok(Self(name)),
+            _ => Err(format!("{text:?} is not the name of one column")),
+        }
+    }
+}
+
+impl From<ColumnName> for String {
+    fn from(name: ColumnName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for ColumnName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A table's name, with its schema if one is given; taken as written, not folded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TableName {
+    /// The schema (MySQL: the database), if one is given.
+    pub schema: Option<String>,
+    /// The table.
+    pub name: String,
+}
+
+impl TableName {
+    pub(super) fn new(name: &str) -> Self {
+        Self { schema: None, name: name.into() }
+    }
+}
+
+impl TryFrom<String> for TableName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let mut parts = identifiers(&text)?;
+        match (parts.pop(), parts.pop(), parts.pop()) {
+            (Some(name), schema, None) => Ok(Self { schema, name }),
+            _ => Err(format!("{text:?} is not a table name such as orders, shop.orders or shop.\"order\"")),
+        }
+    }
+}
+
+impl From<TableName> for String {
+    fn from(name: TableName) -> Self {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |part: &str| if part.contains('.') { format!("\"{part}\"") } else { part.to_owned() };
+        if let Some(schema) = &self.schema {
+            write!(f, "{}.", part(schema))?;
+        }
+        f.write_str(&part(&self.name))
+    }
+}
+
+/// Splits a dotted name; a part may stand in double quotes or backticks, and then contain dots.
+fn identifiers(text: &str) -> Result<Vec<String>, String> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        let (part, after) = match rest.chars().next() {
+            Some(quote @ ('"' | '`')) => rest[1..].split_once(quote).ok_or_else(|| format!("{text:?} has a quote that does not close"))?,
+            _ => rest.split_at(rest.find('.').unwrap_or(rest.len())),
+        };
+        if part.is_empty() || part.contains(['"', '`', '\'', ';']) || part.contains(char::is_control) {
+            return Err(format!("{text:?} is not a name: a part is empty or has quotes, semicolons or control characters"));
+        }
+        parts.push(part.to_owned());
+        match after.strip_prefix('.') {
+            Some(next) => rest = next,
+            None if after.is_empty() => return Ok(parts),
+            None => return Err(format!("{text:?} is not a name: something follows a closing quote")),
+        }
+    }
+}
+
+/// A time zone: an offset from UTC, or a name of the tz database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum TimeZone {
+    /// East of UTC, in minutes.
+    Offset(i32),
+    /// A name such as `Asia/Shanghai`.
+    Named(String),
+}
+
+impl TryFrom<String> for TimeZone {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a time zone such as \"+08:00\", \"UTC\" or \"Asia/Shanghai\"");
+        if let Some(sign @ ('+' | '-')) = text.chars().next() {
+            let (hours, minutes) = text[1..].split_once(':').ok_or_else(wrong)?;
+            let digits = |part: &str, max: i32| match part.parse::<i32>() {
+                Ok(number) if part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit()) && number <= max => Ok(number),
+                _ => Err(wrong()),
+            };
+            let offset = digits(hours, 14)? * 60 + digits(minutes, 59)?;
+            return Ok(Self::Offset(if sign == '-' { -offset } else { offset }));
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+');
+        // PostgreSQL reads "UTC+8" as POSIX does, eight hours *west*; MySQL does not know it at all.
+        let posix = !text.contains('/') && text.contains(['+', '-']);
+        if !text.starts_with(|c: char| c.is_ascii_alphabetic()) || !text.chars().all(plain) || posix {
+            return Err(wrong());
+        }
+        Ok(Self::Named(text))
+    }
+}
+
+impl From<TimeZone> for String {
+    fn from(zone: TimeZone) -> Self {
+        zone.to_string()
+    }
+}
+
+impl fmt::Display for TimeZone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Offset(minutes) => {
+                let sign = if *minutes < 0 { '-' } else { '+' };
+                write!(f, "{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60)
+            }
+            Self::Named(name) => f.write_str(name),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
+//!
+//! How an order travels:
+//!
+//! ```text
+//!  Redis ──expired key──> Listener ─┐
+//!    ^ touch at the deadline        │
+//!  Pacer ───────────────────────────┤ ids
+//!    ^ soon due                     │
+//!  Sweep ──overdue──────────────────┤            lock -> judge -> update
+//!    ^ the orders table             v                  one transaction
+//!  reconcile, close ───────> Inbox ──> Worker ──> Closer ──> Store
+//! ```
+//!
+//! A notification is a hint; the database is the truth. Whatever names an order only asks for a look at
+//! it: whether it closes is decided under its row lock, by [`order::judge`], against the database's clock.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`order`] | ids, rows, verdicts; the rules. Pure. |
+//! | [`config`] | the settings: what each means, where each came from |
+//! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite |
+//! | [`close`] | inbox, batches, retries, the transaction |
+//! | [`signal`] | listener, pacer, sweep: how we learn that an order may be due |
+//! | [`app`] | the daemon put together |
+//! | [`cli`] | the command line |
+//!
+//! Each room uses those above it in this table, and none below.
+
+pub mod app;
+pub mod cli;
+pub mod close;
+pub mod config;
+pub mod order;
+pub mod signal;
+pub mod store;

@@ -1,0 +1,19 @@
+//! How the daemon learns that an order may be due: the [`Listener`] hears keyspace notifications, the
+//! [`Sweep`] reads the table, and the [`Pacer`] makes each notification come at its deadline.
+//!
+//! All three only offer ids to the [`crate::close::Inbox`]; none decides anything. Whatever one of them
+//! misses, the sweep finds.
+
+mod key;
+mod listener;
+mod notifications;
+mod pacer;
+mod redis;
+mod sweep;
+
+pub use key::{KeyReader, NotAnOrder};
+pub use listener::{Listener, SessionEnd};
+pub use notifications::{EXPIRED_FLAGS, missing_flags, with_flags};
+pub use pacer::{Pacer, Upcoming};
+pub use redis::{Commands, Events, RedisError, Subscriber, address, pattern};
+pub use sweep::{Found, Sweep};

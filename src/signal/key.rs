@@ -1,0 +1,44 @@
+//! From an expired key to an order's id.
+
+use crate::order::{IdKind, NotAnId, OrderId};
+
+/// Why an expired key names no order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnOrder {
+    /// Some other key of this Redis.
+    #[error("does not begin with the prefix")]
+    ForeignPrefix,
+    /// What follows the prefix can't be an id.
+    #[error("what follows the prefix {0}")]
+    NotAnId(NotAnId),
+}
+
+/// Reads order keys: a prefix, then an id that fits the id column.
+#[derive(Debug, Clone)]
+pub struct KeyReader {
+    prefix: String,
+    kind: IdKind,
+}
+
+impl KeyReader {
+    /// A reader of keys that begin with `prefix`.
+    #[must_use]
+    pub fn new(prefix: &str, kind: &IdKind) -> Self {
+        Self { prefix: prefix.to_owned(), kind: kind.clone() }
+    }
+
+    /// The id in a key.
+    ///
+    /// # Errors
+    /// Says why the key names no order.
+    pub fn read(&self, key: &[u8]) -> Result<OrderId, NotAnOrder> {
+        let id = key.strip_prefix(self.prefix.as_bytes()).ok_or(NotAnOrder::ForeignPrefix)?;
+        self.kind.parse(id).map_err(NotAnOrder::NotAnId)
+    }
+
+    /// The key of an order.
+    #[must_use]
+    pub fn key(&self, id: &OrderId) -> String {
+        format!("{}{id}", self.prefix)
+    }
+}

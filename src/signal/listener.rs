@@ -1,0 +1,229 @@
+//! Hears expired keys and offers their orders to the inbox.
+//!
+//! A session is one confirmed subscription. Whatever ends it, a new connection is made after a short
+//! pause, and every confirmed subscription is followed by a sweep, since what expired in between was
+//! told to nobody. Notifications are read on a thread of their own, which never waits for anything but
+//! the next one.
+
+use std::{sync::Arc, time::Duration};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::sync::{broadcast::error::RecvError, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{debug, error, info, warn};
+
+use crate::{
+    close::{Inbox, Stats},
+    config::{Listen, Redis},
+    order::Trigger,
+    signal::{
+        key::{KeyReader, NotAnOrder},
+        notifications::{missing_flags, with_flags},
+        redis::{Commands, Events, RedisError, Subscriber, address},
+    },
+};
+
+/// How often a session is audited: is the subscription there, does the server still notify?
+const AUDIT: Duration = Duration::from_secs(2);
+
+/// A session that lasted this long was a good one, and the next begins at once.
+const GOOD_SESSION: Duration = Duration::from_secs(5);
+
+const NOTIFICATIONS: &str = "notify-keyspace-events";
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// The daemon stops.
+    Shutdown,
+    /// No subscription, or no longer; the reason.
+    Disconnected(String),
+}
+
+/// Listens for expired keys until it is told to stop.
+#[derive(Debug)]
+pub struct Listener {
+    /// Which Redis.
+    pub redis: Redis,
+    /// How a key is read.
+    pub keys: KeyReader,
+    /// Who takes the ids.
+    pub inbox: Arc<Inbox>,
+    /// What has been heard.
+    pub stats: Arc<Stats>,
+    /// For the server's settings.
+    pub commands: Commands,
+    /// Whether there is a confirmed subscription.
+    pub subscribed: watch::Sender<bool>,
+    /// When to stop.
+    pub stop: CancellationToken,
+}
+
+impl Listener {
+    /// Holds one session after the other.
+    pub async fn run(self) {
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay(Duration::from_secs(2))
+            .without_max_times()
+            .with_jitter();
+        let mut pause = pauses.build();
+        let mut known = None;
+        loop {
+            let began = tokio::time::Instant::now();
+            let end = self.session().await;
+            self.subscribed.send_replace(false);
+            let SessionEnd::Disconnected(reason) = end else {
+                return;
+            };
+            if began.elapsed() > GOOD_SESSION {
+                pause = pauses.build();
+            }
+            // The same reason at every attempt is said once.
+            if known.as_ref() != Some(&reason) {
+                warn!(
+                    redis = address(&self.redis),
+                    reason, "no keyspace notifications; reconnecting, and closing orders by the sweep meanwhile"
+                );
+            }
+            known = Some(reason);
+            tokio::select! {
+                () = tokio::time::sleep(pause.next().unwrap_or_default()) => {}
+                () = self.stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn session(&self) -> SessionEnd {
+        tokio::select! {
+            RedisError(reason) = self.listen() => SessionEnd::Disconnected(reason),
+            () = self.stop.cancelled() => SessionEnd::Shutdown,
+        }
+    }
+
+    /// Listens until something is wrong, and says what.
+    async fn listen(&self) -> RedisError {
+        let (mut subscriber, events) = match Subscriber::connect(&self.redis).await {
+            Ok(connected) => connected,
+            Err(error) => return error,
+        };
+        let _draining = self.drain(events);
+        let mut setting = Setting::default();
+        self.audit_notifications(&mut setting).await;
+        self.subscribed.send_replace(true);
+        info!(redis = address(&self.redis), "listening for expired keys");
+        self.inbox.want_sweep();
+
+        let mut audit = tokio::time::interval_at(tokio::time::Instant::now() + AUDIT, AUDIT);
+        audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                reason = subscriber.ended() => return reason,
+                _ = audit.tick() => {}
+            }
+            if let Err(error) = subscriber.confirm().await {
+                return error;
+            }
+            self.audit_notifications(&mut setting).await;
+        }
+    }
+
+    /// Reads notifications on a thread of their own: a task that shares its thread with others falls
+    /// behind in a burst, and then events are lost. Ends when the guard is dropped.
+    fn drain(&self, mut events: Events) -> DropGuard {
+        let ended = CancellationToken::new();
+        let guard = ended.clone().drop_guard();
+        let (keys, inbox, stats) = (self.keys.clone(), Arc::clone(&self.inbox), Arc::clone(&self.stats));
+        let own = (self.redis.listen == Listen::Own).then_some(self.redis.url.database);
+        let drain = async move {
+            loop {
+                let event = tokio::select! {
+                    event = events.recv() => event,
+                    () = ended.cancelled() => return,
+                };
+                match event {
+                    Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
+                    Ok(event) => match keys.read(event.key.as_bytes()) {
+                        Ok(id) => {
+                            stats.heard(true);
+                            inbox.offer(&id, Trigger::Expired);
+                        }
+                        Err(reason) => {
+                            stats.heard(false);
+                            if reason != NotAnOrder::ForeignPrefix {
+                                debug!(key = %event.key.as_bytes().escape_ascii(), db = event.db, %reason, "expired key is no order");
+                            }
+                        }
+                    },
+                    Err(RecvError::Lagged(events)) => {
+                        stats.lost(events);
+                        warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
+                        inbox.want_sweep();
+                    }
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        };
+        let spawned =
+            std::thread::Builder::new().name("listener".into()).spawn(move || {
+                match tokio::runtime::Builder::new_current_thread().build() {
+                    Ok(runtime) => runtime.block_on(drain),
+                    Err(error) => error!(%error, "the listener's thread can't run; orders are closed by the sweep"),
+                }
+            });
+        if let Err(error) = spawned {
+            error!(%error, "the listener's thread can't start; orders are closed by the sweep");
+        }
+        guard
+    }
+
+    /// Checks that the server notifies of expired keys, and sets it to if it is allowed and configured to.
+    async fn audit_notifications(&self, seen: &mut Setting) {
+        let now = match self.commands.config(NOTIFICATIONS).await {
+            Ok(flags) if missing_flags(&flags).is_empty() => Setting::Complete,
+            Ok(flags) => Setting::Incomplete(flags),
+            Err(error) => Setting::Hidden(error.to_string()),
+        };
+        if *seen == now {
+            return;
+        }
+        match &now {
+            Setting::Unseen | Setting::Complete => {}
+            Setting::Hidden(reason) => {
+                warn!(%reason, "Redis does not show notify-keyspace-events; `order-closer check` tells whether notifications arrive");
+            }
+            Setting::Incomplete(flags) => {
+                let wanted = with_flags(flags);
+                let set = if self.redis.enable_notifications {
+                    self.commands.set_config(NOTIFICATIONS, &wanted).await.map_err(|error| error.to_string())
+                } else {
+                    Err("redis.enable_notifications is false".into())
+                };
+                match set {
+                    Ok(()) => {
+                        info!(was = flags, now = wanted, "set notify-keyspace-events, so that Redis publishes expired keys");
+                        // What expired meanwhile was told to nobody.
+                        self.inbox.want_sweep();
+                        *seen = Setting::Complete;
+                        return;
+                    }
+                    Err(reason) => error!(
+                        reason,
+                        "Redis does not publish expired keys, and orders are closed by the sweep alone; run: redis-cli CONFIG SET notify-keyspace-events {wanted}"
+                    ),
+                }
+            }
+        }
+        *seen = now;
+    }
+}
+
+/// What is known of the server's `notify-keyspace-events`.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Setting {
+    #[default]
+    Unseen,
+    Complete,
+    Incomplete(String),
+    Hidden(String),
+}

@@ -1,0 +1,200 @@
+//! Makes things happen at their time: a timing wheel of the next seconds.
+//!
+//! Redis by itself expires a key late, when its background cycle comes across it. A read of the key
+//! just after its deadline makes it expire, and its notification come, at once; so the pacer reads the
+//! key of every order that the sweep saw coming. If no notification follows (the key was never written,
+//! was evicted, or Redis is away), it offers the order itself.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tokio_util::{
+    sync::CancellationToken,
+    time::{DelayQueue, delay_queue},
+};
+use tracing::debug;
+
+use crate::{
+    close::{Inbox, Later},
+    order::{OrderId, Trigger},
+    signal::{key::KeyReader, redis::Commands},
+};
+
+/// How many orders may be on the wheel; beyond that the sweep finds them when they are overdue.
+const CAPACITY: usize = 200_000;
+
+/// How long after the touch the notification may take, before the order is offered without it.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// How long a touch may take; after that, or any failure, Redis is left alone for [`REST`].
+const TOUCH_LIMIT: Duration = Duration::from_millis(300);
+const REST: Duration = Duration::from_secs(1);
+
+/// How many keys one command touches; Redis answers nobody else meanwhile.
+const TOUCH_GROUP: usize = 1_000;
+
+/// A deadline that the sweep saw coming.
+#[derive(Debug, Clone)]
+pub struct Upcoming {
+    /// The order.
+    pub id: OrderId,
+    /// Its deadline, on this host's steady clock.
+    pub at: Instant,
+}
+
+/// What the wheel does with an order when its time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Touch its key.
+    Touch,
+    /// Offer it to the inbox.
+    Offer(Trigger),
+}
+
+/// Keeps appointments until it is told to stop.
+#[derive(Debug)]
+pub struct Pacer {
+    /// The sweep's look ahead.
+    pub upcoming: mpsc::Receiver<Vec<Upcoming>>,
+    /// Orders to be looked at again.
+    pub later: mpsc::Receiver<Later>,
+    /// Who closes them.
+    pub inbox: Arc<Inbox>,
+    /// How keys are touched.
+    pub touch: Toucher,
+    /// When to stop.
+    pub stop: CancellationToken,
+}
+
+impl Pacer {
+    /// A pacer that offers orders to `inbox`.
+    #[must_use]
+    pub fn new(
+        (upcoming, later): (mpsc::Receiver<Vec<Upcoming>>, mpsc::Receiver<Later>),
+        inbox: Arc<Inbox>,
+        keys: KeyReader,
+        commands: Commands,
+        subscribed: watch::Receiver<bool>,
+        stop: CancellationToken,
+    ) -> Self {
+        let touch = Toucher { keys, commands, subscribed, inbox: Arc::clone(&inbox), rest_until: Arc::default() };
+        Self { upcoming, later, inbox, touch, stop }
+    }
+
+    /// Keeps appointments.
+    pub async fn run(mut self) {
+        let mut wheel = Wheel::default();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                Some(orders) = self.upcoming.recv() => {
+                    for Upcoming { id, at } in orders {
+                        wheel.insert(id, at, Step::Touch);
+                    }
+                }
+                Some(Later { id, trigger, at }) = self.later.recv() => wheel.insert(id, at, Step::Offer(trigger)),
+                ready = wheel.ready() => self.act(ready),
+            }
+        }
+    }
+
+    fn act(&self, ready: Vec<(OrderId, Step)>) {
+        let mut touched = Vec::new();
+        for (id, step) in ready {
+            match step {
+                Step::Touch => touched.push(id),
+                Step::Offer(trigger) => {
+                    self.inbox.offer(&id, trigger);
+                }
+            }
+        }
+        for group in touched.chunks(TOUCH_GROUP) {
+            // Not awaited: a slow Redis must not delay the next deadline.
+            tokio::spawn(self.touch.clone().run(group.to_vec()));
+        }
+    }
+}
+
+/// The timing wheel, with each order on it once.
+#[derive(Debug, Default)]
+struct Wheel {
+    queue: DelayQueue<(OrderId, Step)>,
+    places: HashMap<OrderId, (delay_queue::Key, Instant)>,
+}
+
+impl Wheel {
+    fn insert(&mut self, id: OrderId, at: Instant, step: Step) {
+        if let Some((key, before)) = self.places.get_mut(&id) {
+            // A sweep sees the same deadline again and again, each time with the jitter of its query.
+            if before.checked_duration_since(at).unwrap_or_else(|| at.duration_since(*before)) > Duration::from_millis(5) {
+                self.queue.reset_at(key, at.into());
+                *before = at;
+            }
+        } else if self.places.len() < CAPACITY {
+            let key = self.queue.insert_at((id.clone(), step), at.into());
+            self.places.insert(id, (key, at));
+        }
+    }
+
+    /// Waits for the next appointment, and returns it with all others whose time has come.
+    async fn ready(&mut self) -> Vec<(OrderId, Step)> {
+        let mut ready = Vec::new();
+        // An empty wheel has no next appointment, and waits for the other branches of the select.
+        let Some(first) = self.queue.next().await else {
+            return std::future::pending().await;
+        };
+        let mut next = Some(first);
+        while let Some(expired) = next {
+            let (id, step) = expired.into_inner();
+            self.places.remove(&id);
+            ready.push((id, step));
+            next = self.queue.next().now_or_never().flatten();
+        }
+        ready
+    }
+}
+
+/// Touches keys at their deadlines.
+#[derive(Debug, Clone)]
+pub struct Toucher {
+    keys: KeyReader,
+    commands: Commands,
+    subscribed: watch::Receiver<bool>,
+    inbox: Arc<Inbox>,
+    rest_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Toucher {
+    /// Touches the keys of these orders, and sees to it that each order reaches the inbox.
+    async fn run(self, ids: Vec<OrderId>) {
+        if *self.subscribed.borrow() && !self.resting() {
+            let keys = ids.iter().map(|id| self.keys.key(id)).collect();
+            match self.commands.touch(keys, TOUCH_LIMIT).await {
+                // The keys are gone, and their notifications on the way.
+                Ok(there) if there < ids.len() as u64 => tokio::time::sleep(GRACE).await,
+                // The keys outlive their rows' deadlines: the rows decide, and nobody else will speak of them now.
+                Ok(_) => {}
+                Err(error) => {
+                    debug!(%error, orders = ids.len(), "keys could not be touched; closing their orders without notification");
+                    *self.rest_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+                }
+            }
+        }
+        self.offer(ids.iter());
+    }
+
+    fn resting(&self) -> bool {
+        self.rest_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| until > Instant::now())
+    }
+
+    fn offer<'a>(&self, ids: impl Iterator<Item = &'a OrderId>) {
+        for id in ids {
+            self.inbox.offer(id, Trigger::Pacer);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The orders database, behind one trait.
+//!
+//! A [`Store`] reads what is due and opens transactions; a [`Transaction`] locks, reads and updates
+//! rows. What to do with a row is decided elsewhere ([`crate::order::judge`]); the dialects only
+//! speak SQL. All three sit the same exam: `tests/conformance`.
+//!
+//! Failures are sorted once, in [`StoreError`], by what to do next.
+
+mod catalogue;
+mod error;
+mod mapping;
+mod mysql;
+mod paging;
+mod postgres;
+mod session;
+mod sql;
+mod sqlite;
+
+pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline};
+pub use error::{Misfit, OpenError, StoreError};
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+
+use crate::{
+    config::{Config, DatabaseUrl},
+    order::{IdKind, OrderId, Row},
+};
+
+/// Where a page of due orders ended; the next page begins after it.
+///
+/// Opaque outside the store that made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    status: usize,
+    deadline: String,
+    id: OrderId,
+}
+
+/// What [`Store::due`] is to read.
+#[derive(Debug, Clone)]
+pub struct DueQuery {
+    /// Read orders whose deadline is at most this far in the future; zero for those overdue.
+    pub ahead: Duration,
+    /// At most this many orders.
+    pub limit: u32,
+    /// Continue after this place; `None` begins with the oldest deadline.
+    pub after: Option<Cursor>,
+}
+
+/// One page of unpaid orders, oldest deadline first within each unpaid status.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The orders, unlocked: what they were, not what they are.
+    pub rows: Vec<Row>,
+    /// Where the next page begins; `None` when this was the last.
+    pub next: Option<Cursor>,
+}
+
+/// An orders table in some database.
+#[async_trait]
+pub trait Store: fmt::Debug + Send + Sync {
+    /// The type of the id column.
+    fn id_kind(&self) -> &IdKind;
+
+    /// The statuses of an unpaid order, as the status column prints them.
+    fn unpaid(&self) -> &[String];
+
+    /// Begins a transaction, READ COMMITTED where the database has a choice.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] when no connection can be had.
+    async fn begin(&self) -> Result<Box<dyn Transaction>, StoreError>;
+
+    /// Reads one page of unpaid orders that are due within a horizon. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn due(&self, query: &DueQuery) -> Result<Page, StoreError>;
+
+    /// Counts the unpaid orders that are overdue now. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn count_overdue(&self) -> Result<u64, StoreError>;
+
+    /// Reads what `check` reports: version, clock, columns, indexes, rights, a sample deadline.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn catalogue(&self) -> Result<Catalogue, StoreError>;
+
+    /// Closes all connections.
+    async fn close(&self);
+}
+
+/// An open transaction. Dropping it without [`Transaction::commit`] rolls it back.
+#[async_trait]
+pub trait Transaction: Send {
+    /// Locks the rows of these orders and reads them, skipping rows that somebody else has locked.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Reads the rows of these orders as last committed, without a lock.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Sets these orders, which must be locked and unpaid, to the closed status, then runs the
+    /// user's statements. Returns how many rows changed their status.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn close(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// As the database says, sorted. After [`StoreError::Unavailable`] it may have committed.
+    async fn commit(self: Box<Self>) -> Result<(), StoreError>;
+
+    /// Rolls back, leaving the connection fit for further use.
+    async fn rollback(self: Box<Self>);
+}
+
+/// Connects to the configured database and reads its catalogue.
+///
+/// # Errors
+/// [`OpenError::Misfit`] when the table does not fit the configuration, [`OpenError::Store`] when the
+/// database can't be reached.
+pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    connect(config).await.map_err(|error| match error {
+        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{}: {reason}", config.database.url)).into(),
+        OpenError::Store(_) | OpenError::Misfit(_) => error,
+    })
+}
+
+async fn connect(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    Ok(match config.database.url {
+        DatabaseUrl::Postgres(_) => Arc::new(postgres::Postgres::open(config).await?),
+        DatabaseUrl::MySql(_) => Arc::new(mysql::MySql::open(config).await?),
+        DatabaseUrl::Sqlite(_) => Arc::new(sqlite::Sqlite::open(config).await?),
+    })
+}
+
+/// Runs every statement of a closure with no orders and rolls it back, so that a wrong column, a syntax
+/// error in the user's SQL or a missing right shows before the first order is due.
+///
+/// # Errors
+/// As the database says, sorted.
+pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
+    let mut transaction = store.begin().await?;
+    transaction.lock(&[]).await?;
+    transaction.peek(&[]).await?;
+    transaction.close(&[]).await?;
+    transaction.rollback().await;
+    Ok(())
+}
+
+/// What is wrong with a URL that the driver can't use; it names parameters and no password.
+fn unusable_url(error: sqlx::Error) -> Misfit {
+    Misfit(format!("database.url can't be used: {error}"))
+}
+
+/// How many connections a store may open: one for each worker, one for the sweep, one for whoever asks.
+fn connections(config: &Config) -> u32 {
+    u32::try_from(config.close.workers).unwrap_or(u32::MAX).saturating_add(2)
+}
+
+/// How long a statement may wait for a row that somebody holds, where the database can be told so
+/// finely; then it is a conflict, and whoever does not need that row goes on without.
+const LOCK_WAIT: Duration = Duration::from_millis(500);
+
+/// How long to wait for a connection.
+fn acquire_timeout(config: &Config) -> Duration {
+    config.database.timeout.get().min(Duration::from_secs(5))
+}

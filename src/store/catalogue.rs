@@ -1,0 +1,146 @@
+//! What a database says about the orders table, as `check` reports it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// Everything that `check` asks a database.
+#[derive(Debug, Clone, Serialize)]
+pub struct Catalogue {
+    /// Product and version.
+    pub product: String,
+    /// The database's clock.
+    pub clock: ClockReading,
+    /// The mapped columns: what each is for, its name and its type.
+    pub columns: Vec<MappedColumn>,
+    /// The zone in which this session reads times without a zone.
+    pub time_zone: String,
+    /// Whether the deadline column has no zone of its own, so that `time_zone` decides what it means.
+    pub zone_matters: bool,
+    /// The index that serves the sweep.
+    pub sweep_index: IndexAdvice,
+    /// The index that serves the look-up by id.
+    pub id_index: IndexAdvice,
+    /// Whether that index is unique.
+    pub id_is_unique: bool,
+    /// A deadline from the table, if it has any.
+    pub sample: Option<SampleDeadline>,
+}
+
+/// A clock, read over a connection.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ClockReading {
+    /// What it said, in microseconds since 1970 UTC.
+    pub micros: i64,
+    /// How long the answer took; the reading is uncertain by that much.
+    #[serde(skip)]
+    pub round_trip: Duration,
+}
+
+/// One mapped column.
+#[derive(Debug, Clone, Serialize)]
+pub struct MappedColumn {
+    /// The configuration key that names it.
+    pub key: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Its type, as the database calls it.
+    pub type_name: String,
+}
+
+/// An index that is there, or the statement that makes it.
+#[derive(Debug, Clone, Serialize)]
+pub struct IndexAdvice {
+    /// The name of the index that serves, if there is one.
+    pub found: Option<String>,
+    /// The statement that creates one.
+    pub create: String,
+}
+
+/// One deadline of the table, as stored and as understood.
+#[derive(Debug, Clone, Serialize)]
+pub struct SampleDeadline {
+    /// The order.
+    pub id: String,
+    /// The column's text.
+    pub stored: String,
+    /// The deadline in microseconds since 1970 UTC, with `deadline.plus` added; `None` if it is never due.
+    pub deadline: Option<i64>,
+}
+
+/// What a schema knows of its table without asking again.
+#[derive(Debug, Clone)]
+pub(super) struct Described {
+    /// Id, status and deadline.
+    pub(super) columns: [MappedColumn; 3],
+    pub(super) time_zone: String,
+    pub(super) zone_matters: bool,
+}
+
+/// What a dialect asks its database for a [`Catalogue`].
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) product: String,
+    pub(super) clock: ClockReading,
+    /// Id, the deadline's stored text, and its meaning.
+    pub(super) sample: Option<(String, String, Option<i64>)>,
+    pub(super) indexes: Vec<Index>,
+    /// The statement that creates an index for the sweep.
+    pub(super) create_sweep_index: String,
+    /// The statement that creates one on the id.
+    pub(super) create_id_index: String,
+}
+
+impl Described {
+    /// The columns are given by their names and types.
+    pub(super) fn new([id, status, deadline]: [(&str, String); 3], time_zone: String, zone_matters: bool) -> Self {
+        let mapped = |key, (name, type_name): (&str, String)| MappedColumn { key, name: name.to_owned(), type_name };
+        let columns = [mapped("orders.id", id), mapped("orders.status", status), mapped("orders.deadline.column", deadline)];
+        Self { columns, time_zone, zone_matters }
+    }
+
+    pub(super) fn catalogue(&self, asked: Asked) -> Catalogue {
+        let Asked { product, clock, sample, indexes, create_sweep_index, create_id_index } = asked;
+        let [id, status, deadline] = self.columns.each_ref().map(|column| column.name.as_str());
+        let name_of = |serves: &dyn Fn(&Index) -> bool| indexes.iter().find(|index| serves(index)).map(|index| index.name.clone());
+        Catalogue {
+            product,
+            clock,
+            sweep_index: IndexAdvice { found: name_of(&|index| index.serves_sweep(status, deadline)), create: create_sweep_index },
+            id_index: IndexAdvice { found: name_of(&|index| index.serves_id(id)), create: create_id_index },
+            id_is_unique: indexes.iter().any(|index| index.makes_unique(id)),
+            columns: self.columns.to_vec(),
+            time_zone: self.time_zone.clone(),
+            zone_matters: self.zone_matters,
+            sample: sample.map(|(id, stored, deadline)| SampleDeadline { id, stored, deadline }),
+        }
+    }
+}
+
+/// An index of the table, as far as advice needs it.
+#[derive(Debug, Clone)]
+pub(super) struct Index {
+    pub(super) name: String,
+    pub(super) columns: Vec<String>,
+    pub(super) unique: bool,
+    /// Whether it covers only some rows.
+    pub(super) partial: bool,
+}
+
+impl Index {
+    /// Whether the sweep can read just what is due: unpaid orders in the order of their deadlines.
+    pub(super) fn serves_sweep(&self, status: &str, deadline: &str) -> bool {
+        let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        columns.starts_with(&[status, deadline]) || (self.partial && columns.starts_with(&[deadline]))
+    }
+
+    /// Whether an order is found by its id.
+    pub(super) fn serves_id(&self, id: &str) -> bool {
+        self.columns.first().is_some_and(|first| first == id) && !self.partial
+    }
+
+    /// Whether it allows each id only once.
+    pub(super) fn makes_unique(&self, id: &str) -> bool {
+        self.unique && !self.partial && self.columns.len() == 1 && self.serves_id(id)
+    }
+}

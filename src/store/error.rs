@@ -1,0 +1,83 @@
+//! Failures, sorted once by what to do next. Nobody else reads an SQLSTATE.
+
+use sqlx::error::DatabaseError;
+
+/// Why a statement failed, as what to do next.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Two transactions got in each other's way; retry at once.
+    #[error("conflict with another transaction: {0}")]
+    Conflict(String),
+    /// The database can't be used at the moment; wait, and back off.
+    #[error("database unavailable: {0}")]
+    Unavailable(String),
+    /// The database refuses this statement for these orders; find the one that causes it.
+    #[error("rejected by the database: {0}")]
+    Rejected(String),
+}
+
+/// What in the configuration does not fit the database, and what would.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Misfit(pub(super) String);
+
+/// Why a store can't be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The configuration does not fit the database; waiting does not help.
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    /// The database can't be reached or refuses to answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The class of a database's own error; each dialect reads its own codes.
+pub(super) enum Class {
+    Conflict,
+    Unavailable,
+    Rejected,
+}
+
+/// Sorts an error of the driver; `classify` reads the codes of one dialect.
+#[expect(clippy::wildcard_enum_match_arm, reason = "whatever else the driver may say is about the connection: I/O, TLS, protocol, pool")]
+pub(super) fn sort(error: &sqlx::Error, classify: impl Fn(&dyn DatabaseError) -> Class) -> StoreError {
+    use sqlx::Error;
+    let text = describe(error);
+    match error {
+        Error::Database(database) => match classify(database.as_ref()) {
+            Class::Conflict => StoreError::Conflict(text),
+            Class::Unavailable => StoreError::Unavailable(text),
+            Class::Rejected => StoreError::Rejected(text),
+        },
+        Error::ColumnDecode { .. }
+        | Error::ColumnNotFound(_)
+        | Error::ColumnIndexOutOfBounds { .. }
+        | Error::Encode(_)
+        | Error::Decode(_)
+        | Error::RowNotFound
+        | Error::TypeNotFound { .. } => StoreError::Rejected(text),
+        _ => StoreError::Unavailable(text),
+    }
+}
+
+fn describe(error: &sqlx::Error) -> String {
+    if let sqlx::Error::PoolTimedOut = error {
+        return "no connection could be had in time".into();
+    }
+    let Some(database) = error.as_database_error() else {
+        return error.to_string();
+    };
+    match database.code() {
+        Some(code) => format!("{} ({code})", database.message()),
+        None => database.message().to_owned(),
+    }
+}
+
+impl StoreError {
+    /// What to say when a statement took longer than `database.timeout`. A smaller batch may fit into it;
+    /// a database that has gone away shows at the next connection.
+    pub(super) fn timed_out(after: std::time::Duration) -> Self {
+        Self::Rejected(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
+    }
+}

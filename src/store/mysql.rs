@@ -1,0 +1,247 @@
+//! MySQL and MariaDB: `FOR UPDATE SKIP LOCKED`, ids as IN lists of a few fixed sizes.
+//!
+//! What these servers do otherwise than one would think, and what is done about it: a comparison of text
+//! finds other spellings ([`ids`]), a time without a zone may be ambiguous ([`moment`]), and a statement that
+//! scans locks whatever it scans, so locking statements are told which index to use ([`schema`]).
+
+mod catalogue;
+mod ids;
+mod moment;
+mod schema;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::{
+    Executor, MySql as Driver, MySqlPool,
+    error::DatabaseError,
+    mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions},
+};
+
+use crate::{
+    config::{Config, TimeZone},
+    order::{IdKind, OrderId, Row},
+    store::{
+        Catalogue, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        error::{Class, sort},
+        mapping::horizon_micros,
+        paging::Paging,
+        session::{Session, acquire},
+    },
+};
+use ids::{ListStatement, batches};
+use schema::Schema;
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// A payment waits behind a transaction of ours no longer than this, should this process hang.
+const IDLE_LIMIT: &str = "SET SESSION innodb_lock_wait_timeout = 1, SESSION wait_timeout = 30";
+
+/// Connections are given up well before the server does so.
+const POOL_IDLE: Duration = Duration::from_secs(10);
+
+/// Under the default level, REPEATABLE READ, locks cover the gaps between rows as well.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
+/// Orders in MySQL or MariaDB.
+#[derive(Debug)]
+pub(super) struct MySql {
+    pool: MySqlPool,
+    schema: Arc<Schema>,
+    timeout: Duration,
+}
+
+impl MySql {
+    pub(super) async fn open(config: &Config) -> Result<Self, OpenError> {
+        let timeout = config.database.timeout.get();
+        let pool = MySqlPoolOptions::new()
+            .max_connections(super::connections(config))
+            .acquire_timeout(super::acquire_timeout(config))
+            .idle_timeout(POOL_IDLE)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(sqlx::raw_sql(ISOLATION)).await?;
+                    connection.execute(sqlx::raw_sql(IDLE_LIMIT)).await.map(drop)
+                })
+            })
+            .connect_lazy_with(options(config)?);
+        // The zone is set while connecting, and only the driver's own error still has its number.
+        drop(acquire(&pool, timeout).await.map_err(|error| refused(config, error))?);
+        let mut session = Session::take(&pool, timeout, sorted).await?;
+        let schema = Arc::new(Schema::read(&mut session, config).await?);
+        drop(session);
+        Ok(Self { pool, schema, timeout })
+    }
+
+    async fn session(&self) -> Result<Session<Driver>> {
+        Session::take(&self.pool, self.timeout, sorted).await
+    }
+}
+
+fn options(config: &Config) -> Result<MySqlConnectOptions, OpenError> {
+    let options: MySqlConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
+    // The driver would set UTC, and the columns of a shop are mostly in its server's own zone.
+    let zone = config.database.time_zone.as_ref().map(zone_name);
+    // The user's SQL runs in the server's own modes.
+    let options = options.timezone(zone).pipes_as_concat(false).no_engine_substitution(false);
+    // The ids of one statement are compared byte by byte with what is bound.
+    Ok(options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (8 + config.close.sql.len())))
+}
+
+/// As the server knows it; UTC has its name only where the tables of time zones are filled.
+fn zone_name(zone: &TimeZone) -> String {
+    match zone {
+        TimeZone::Named(name) if name.eq_ignore_ascii_case("utc") => "+00:00".into(),
+        TimeZone::Named(_) | TimeZone::Offset(_) => zone.to_string(),
+    }
+}
+
+/// Why no connection could be had.
+fn refused(config: &Config, error: sqlx::Error) -> OpenError {
+    const UNKNOWN_TIME_ZONE: u16 = 1298;
+    match &config.database.time_zone {
+        Some(zone) if number(&error) == UNKNOWN_TIME_ZONE => Misfit(format!(
+            "database.time_zone is {zone}, which this server does not know; write an offset such as \"+08:00\" within the server's range, \
+             or load the names with: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql -u root mysql"
+        ))
+        .into(),
+        _ => sorted(error).into(),
+    }
+}
+
+fn number(error: &sqlx::Error) -> u16 {
+    error.as_database_error().and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>()).map_or(0, MySqlDatabaseError::number)
+}
+
+/// A row of any of the reads: id, status, deadline, now.
+type Tuple = (String, Option<String>, Option<i64>, i64);
+
+fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
+    Row { id: OrderId::from_database(&id), status, deadline, now, locked }
+}
+
+#[async_trait]
+impl Store for MySql {
+    fn id_kind(&self) -> &IdKind {
+        &self.schema.id_kind
+    }
+
+    fn unpaid(&self) -> &[String] {
+        &self.schema.unpaid
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        let mut session = self.session().await?;
+        session.begin("START TRANSACTION").await?;
+        Ok(Box::new(Open { session, schema: Arc::clone(&self.schema) }))
+    }
+
+    async fn due(&self, query: &DueQuery) -> Result<Page> {
+        let mut session = self.session().await?;
+        let ahead = horizon_micros(query.ahead);
+        let mut paging = Paging::new(query, self.schema.due.len());
+        while let Some(read) = paging.next_read() {
+            let statement = &self.schema.due[read.status];
+            let sql = if read.after.is_some() { &statement.next } else { &statement.first };
+            let arguments = self.schema.due_arguments(ahead, &read).map_err(sorted)?;
+            let select = sqlx::query_as_with::<_, (String, Option<String>, Option<i64>, i64, String), _>(sql.clone(), arguments);
+            let rows = session.run(|connection| select.fetch_all(connection)).await?;
+            paging.add(rows.into_iter().map(|(id, status, deadline, now, text)| (row((id, status, deadline, now), false), text)).collect());
+        }
+        Ok(paging.finish())
+    }
+
+    async fn count_overdue(&self) -> Result<u64> {
+        let mut session = self.session().await?;
+        let select = sqlx::query_scalar_with::<_, i64, _>(self.schema.count_overdue.clone(), self.schema.horizon(0).map_err(sorted)?);
+        let count = session.run(|connection| select.fetch_one(connection)).await?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn catalogue(&self) -> Result<Catalogue> {
+        self.schema.catalogue(&mut self.session().await?).await
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+struct Open {
+    session: Session<Driver>,
+    schema: Arc<Schema>,
+}
+
+impl Open {
+    async fn rows(&mut self, statement: &ListStatement, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
+        let mut rows = Vec::with_capacity(ids.len());
+        for batch in batches(ids) {
+            let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
+            let select = sqlx::query_as_with::<_, Tuple, MySqlArguments>(sql, arguments);
+            let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
+            rows.extend(tuples.into_iter().map(|tuple| row(tuple, locked)));
+        }
+        Ok(rows)
+    }
+
+    async fn change(&mut self, statement: &ListStatement, ids: &[OrderId]) -> Result<u64> {
+        let mut changed = 0;
+        for batch in batches(ids) {
+            let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
+            let statement = sqlx::query_with(sql, arguments);
+            changed += self.session.run(|connection| statement.execute(connection)).await?.rows_affected();
+        }
+        Ok(changed)
+    }
+}
+
+#[async_trait]
+impl Transaction for Open {
+    async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        let schema = Arc::clone(&self.schema);
+        self.rows(&schema.lock, ids, true).await
+    }
+
+    async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        let schema = Arc::clone(&self.schema);
+        self.rows(&schema.peek, ids, false).await
+    }
+
+    async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let schema = Arc::clone(&self.schema);
+        let changed = self.change(&schema.update, ids).await?;
+        for statement in &schema.close_sql {
+            self.change(statement, ids).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<()> {
+        self.session.commit().await
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.session.rollback().await;
+    }
+}
+
+fn sorted(error: sqlx::Error) -> StoreError {
+    sort(&error, classify)
+}
+
+/// By error number: <https://dev.mysql.com/doc/mysql-errors/8.0/en/server-error-reference.html> and
+/// <https://mariadb.com/kb/en/mariadb-error-code-reference/>.
+fn classify(error: &dyn DatabaseError) -> Class {
+    match error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number) {
+        // Lock wait timeout, deadlock, a row that was not to be waited for; a table changed under its statement.
+        1205 | 1213 | 3572 | 1020 | 1412 => Class::Conflict,
+        // Disk full, out of memory, too many connections, handshake and access, no such database, packets,
+        // shutdown, killed by an operator or a limit.
+        1021 | 1037 | 1038 | 1040..=1045 | 1047 | 1049 | 1053 | 1077..=1080 | 1114 | 1129 | 1130 | 1152..=1161 | 1184 | 1203 | 1226 | 1251 | 1317
+        // A replica, read-only or on its way to becoming one; passwords that expired; locked accounts; statement limits.
+        | 1290 | 1792 | 1820 | 1836 | 1862 | 1927 | 1969 | 2000..=2999 | 3024 | 3032 | 3100 | 3101 | 3118 | 3168 | 3169 | 3879 | 4031 | 4151
+        // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
+        | 1176 => Class::Unavailable,
+        _ => Class::Rejected,
+    }
+}

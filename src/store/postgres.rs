@@ -1,0 +1,195 @@
+//! PostgreSQL: `FOR UPDATE SKIP LOCKED`, ids as one array parameter.
+
+mod schema;
+mod zone;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::{
+    AssertSqlSafe, Executor, PgPool, Postgres as Driver, SqlStr,
+    error::DatabaseError,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use tracing::warn;
+
+use crate::{
+    config::Config,
+    order::{IdKind, OrderId, Row},
+    store::{
+        Catalogue, Cursor, DueQuery, OpenError, Page, Store, StoreError, Transaction,
+        error::{Class, sort},
+        mapping::horizon_micros,
+        paging::Paging,
+        session::Session,
+    },
+};
+use schema::Schema;
+use zone::SessionZone;
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Orders in PostgreSQL.
+#[derive(Debug)]
+pub(super) struct Postgres {
+    pool: PgPool,
+    schema: Schema,
+    timeout: Duration,
+}
+
+impl Postgres {
+    pub(super) async fn open(config: &Config) -> Result<Self, OpenError> {
+        let timeout = config.database.timeout.get();
+        let options: PgConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
+        let zone = zone::session_zone(config).await?;
+        let setup = format!(
+            // A payment waits for a lock of ours no longer than this, should this process hang.
+            "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = {}; {}",
+            super::LOCK_WAIT.as_millis(),
+            zone.set_sql()
+        );
+        let pool = PgPoolOptions::new()
+            .max_connections(super::connections(config))
+            .acquire_timeout(super::acquire_timeout(config))
+            .after_connect(move |connection, _| {
+                let setup = setup.clone();
+                Box::pin(async move { connection.execute(sqlx::raw_sql(AssertSqlSafe(setup))).await.map(drop) })
+            })
+            .connect_lazy_with(options.application_name("order-closer"));
+        let mut session = Session::take(&pool, timeout, sorted).await?;
+        let schema = Schema::read(&mut session, config, &zone).await?;
+        drop(session);
+        if let SessionZone::Unknown(reason) = &zone {
+            warn!(
+                reason,
+                "the server's time zone could not be learned, and sessions stay in UTC, also for orders.set and close.sql; set database.time_zone"
+            );
+        }
+        Ok(Self { pool, schema, timeout })
+    }
+
+    async fn session(&self) -> Result<Session<Driver>> {
+        Session::take(&self.pool, self.timeout, sorted).await
+    }
+}
+
+/// A row of any of the reads: id, status, deadline, now.
+type Tuple = (String, Option<String>, Option<i64>, i64);
+
+fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
+    Row { id: OrderId::from_database(&id), status, deadline, now, locked }
+}
+
+fn texts(ids: &[OrderId]) -> Vec<&str> {
+    ids.iter().map(OrderId::as_str).collect()
+}
+
+#[async_trait]
+impl Store for Postgres {
+    fn id_kind(&self) -> &IdKind {
+        &self.schema.id_kind
+    }
+
+    fn unpaid(&self) -> &[String] {
+        &self.schema.unpaid
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        let mut session = self.session().await?;
+        session.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        Ok(Box::new(Open { session, schema: self.schema.clone() }))
+    }
+
+    async fn due(&self, query: &DueQuery) -> Result<Page> {
+        let mut session = self.session().await?;
+        let ahead = horizon_micros(query.ahead);
+        let mut paging = Paging::new(query, self.schema.due.len());
+        while let Some(read) = paging.next_read() {
+            let statement = &self.schema.due[read.status];
+            let sql = if read.after.is_some() { &statement.next } else { &statement.first };
+            let mut select =
+                sqlx::query_as::<_, (String, Option<String>, Option<i64>, i64, String)>(sql.clone()).bind(ahead).bind(read.limit);
+            if let Some(Cursor { deadline, id, .. }) = read.after {
+                select = select.bind(deadline).bind(id.as_str().to_owned());
+            }
+            let rows = session.run(|connection| select.fetch_all(connection)).await?;
+            paging.add(rows.into_iter().map(|(id, status, deadline, now, text)| (row((id, status, deadline, now), false), text)).collect());
+        }
+        Ok(paging.finish())
+    }
+
+    async fn count_overdue(&self) -> Result<u64> {
+        let mut session = self.session().await?;
+        let select = sqlx::query_scalar::<_, i64>(self.schema.count_overdue.clone()).bind(0_i64);
+        let count = session.run(|connection| select.fetch_one(connection)).await?;
+        Ok(count.unsigned_abs())
+    }
+
+    async fn catalogue(&self) -> Result<Catalogue> {
+        self.schema.catalogue(&mut self.session().await?).await
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+struct Open {
+    session: Session<Driver>,
+    schema: Schema,
+}
+
+impl Open {
+    async fn rows(&mut self, sql: SqlStr, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
+        let select = sqlx::query_as::<_, Tuple>(sql).bind(texts(ids));
+        let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
+    }
+}
+
+#[async_trait]
+impl Transaction for Open {
+    async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        self.rows(self.schema.lock.clone(), ids, true).await
+    }
+
+    async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        self.rows(self.schema.peek.clone(), ids, false).await
+    }
+
+    async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let update = sqlx::query(self.schema.update.clone()).bind(texts(ids));
+        let changed = self.session.run(|connection| update.execute(connection)).await?.rows_affected();
+        for sql in self.schema.close_sql.clone() {
+            let statement = sqlx::query(sql).bind(texts(ids));
+            self.session.run(|connection| statement.execute(connection)).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<()> {
+        self.session.commit().await
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.session.rollback().await;
+    }
+}
+
+fn sorted(error: sqlx::Error) -> StoreError {
+    sort(&error, classify)
+}
+
+/// By SQLSTATE: <https://www.postgresql.org/docs/current/errcodes-appendix.html>.
+fn classify(error: &dyn DatabaseError) -> Class {
+    let code = error.code().unwrap_or_default();
+    match code.as_ref() {
+        // Serialization failure, deadlock, lock not available.
+        "40001" | "40P01" | "55P03" => Class::Conflict,
+        // A standby, or a primary that became one.
+        "25006" => Class::Unavailable,
+        // Connection, authorization, no such database, resources, shutdown, internal and system errors.
+        _ if ["08", "28", "3D", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
+        _ => Class::Rejected,
+    }
+}

@@ -1,0 +1,94 @@
+//! One connection in use: every statement has a time limit, and a connection in an unknown state is
+//! closed, so that its server rolls back, and never returned to the pool.
+
+use std::{fmt, future::Future, time::Duration};
+
+use sqlx::{Connection, Database, Executor, Pool, SqlStr, pool::PoolConnection};
+
+use crate::store::StoreError;
+
+/// A connection taken from the pool.
+pub(super) struct Session<DB: Database> {
+    connection: PoolConnection<DB>,
+    timeout: Duration,
+    sorted: fn(sqlx::Error) -> StoreError,
+    /// A statement was sent and its end has not been seen.
+    busy: bool,
+    in_transaction: bool,
+}
+
+impl<DB: Database> fmt::Debug for Session<DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("busy", &self.busy).field("in_transaction", &self.in_transaction).finish_non_exhaustive()
+    }
+}
+
+/// Takes a connection from the pool.
+pub(super) async fn acquire<DB: Database>(pool: &Pool<DB>, timeout: Duration) -> Result<PoolConnection<DB>, sqlx::Error> {
+    match pool.acquire().await {
+        // The pool has tried again and again, and does not say why in vain; a single attempt does.
+        Err(error @ sqlx::Error::PoolTimedOut) => {
+            let attempt = tokio::time::timeout(timeout, DB::Connection::connect_with(&pool.connect_options())).await;
+            Err(attempt.ok().and_then(Result::err).unwrap_or(error))
+        }
+        acquired => acquired,
+    }
+}
+
+impl<DB: Database> Session<DB>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    pub(super) async fn take(pool: &Pool<DB>, timeout: Duration, sorted: fn(sqlx::Error) -> StoreError) -> Result<Self, StoreError> {
+        let connection = acquire(pool, timeout).await.map_err(sorted)?;
+        Ok(Self { connection, timeout, sorted, busy: false, in_transaction: false })
+    }
+
+    /// Runs what `work` makes of the connection, within the time limit.
+    pub(super) async fn run<'c, T, F>(&'c mut self, work: impl FnOnce(&'c mut DB::Connection) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, sqlx::Error>> + 'c,
+    {
+        self.busy = true;
+        let answer = tokio::time::timeout(self.timeout, work(&mut self.connection)).await;
+        let Ok(result) = answer else {
+            return Err(StoreError::timed_out(self.timeout));
+        };
+        self.busy = false;
+        result.map_err(self.sorted)
+    }
+
+    /// Runs statements without parameters.
+    pub(super) async fn execute(&mut self, sql: SqlStr) -> Result<(), StoreError> {
+        self.run(|connection| connection.execute(sqlx::raw_sql(sql))).await.map(drop)
+    }
+
+    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<(), StoreError> {
+        self.in_transaction = true;
+        self.execute(sqlx::SqlSafeStr::into_sql_str(sql)).await.map_err(|error| match error {
+            // Whatever refuses so small a statement refuses every other.
+            StoreError::Rejected(reason) => StoreError::Unavailable(reason),
+            StoreError::Conflict(_) | StoreError::Unavailable(_) => error,
+        })
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), StoreError> {
+        self.execute(sqlx::SqlSafeStr::into_sql_str("COMMIT")).await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    pub(super) async fn rollback(mut self) {
+        if !self.busy && self.execute(sqlx::SqlSafeStr::into_sql_str("ROLLBACK")).await.is_ok() {
+            self.in_transaction = false;
+        }
+    }
+}
+
+impl<DB: Database> Drop for Session<DB> {
+    fn drop(&mut self) {
+        if self.busy || self.in_transaction {
+            self.connection.close_on_drop();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! SQLite: `BEGIN IMMEDIATE` locks the whole database, ids travel as one JSON parameter.
+
+mod moment;
+mod schema;
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::{
+    SqlStr, Sqlite as Driver, SqlitePool,
+    error::DatabaseError,
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    config::Config,
+    order::{IdKind, OrderId, Row},
+    store::{
+        Catalogue, Cursor, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        error::{Class, sort},
+        mapping::horizon_micros,
+        paging::Paging,
+        session::Session,
+    },
+};
+use schema::Schema;
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Orders in an SQLite file.
+#[derive(Debug)]
+pub(super) struct Sqlite {
+    pool: SqlitePool,
+    schema: Arc<Schema>,
+    timeout: Duration,
+    /// One writer at a time has the database; a second one would sleep in SQLite's busy handler, and
+    /// wake late.
+    writer: Arc<Semaphore>,
+}
+
+impl Sqlite {
+    pub(super) async fn open(config: &Config) -> Result<Self, OpenError> {
+        let timeout = config.database.timeout.get();
+        let options: SqliteConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
+        let file = options.get_filename();
+        // SQLite's own message would not say which file.
+        if !file.exists() {
+            return Err(Misfit(format!(
+                "database.url is {}, and there is no file {}; a relative path begins at the working directory",
+                config.database.url,
+                file.display()
+            ))
+            .into());
+        }
+        // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
+        // a close.sql statement that would leave orphans is rejected and seen.
+        // Whoever writes holds everything, and nothing is gained by giving up early.
+        let options = options.create_if_missing(false).busy_timeout(super::acquire_timeout(config));
+        let pool = SqlitePoolOptions::new()
+            .max_connections(super::connections(config))
+            .acquire_timeout(super::acquire_timeout(config))
+            .connect_lazy_with(options);
+        let mut session = Session::take(&pool, timeout, sorted).await?;
+        let schema = Arc::new(Schema::read(&mut session, config).await?);
+        drop(session);
+        Ok(Self { pool, schema, timeout, writer: Arc::new(Semaphore::new(1)) })
+    }
+
+    async fn session(&self) -> Result<Session<Driver>> {
+        Session::take(&self.pool, self.timeout, sorted).await
+    }
+}
+
+/// A row of any of the reads: id, status, deadline, now.
+type Tuple = (String, Option<String>, Option<i64>, i64);
+
+fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
+    Row { id: OrderId::from_database(&id), status, deadline, now, locked }
+}
+
+#[async_trait]
+impl Store for Sqlite {
+    fn id_kind(&self) -> &IdKind {
+        &self.schema.id_kind
+    }
+
+    fn unpaid(&self) -> &[String] {
+        &self.schema.unpaid
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+        let writing = Arc::clone(&self.writer).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let mut session = self.session().await?;
+        session.begin("BEGIN IMMEDIATE").await?;
+        Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), _writing: writing }))
+    }
+
+    async fn due(&self, query: &DueQuery) -> Result<Page> {
+        let mut session = self.session().await?;
+        let ahead = horizon_micros(query.ahead);
+        let mut paging = Paging::new(query, self.schema.due.len());
+        while let Some(read) = paging.next_read() {
+            let statement = &self.schema.due[read.status];
+            let sql = if read.after.is_some() { &statement.next } else { &statement.first };
+            let mut select =
+                sqlx::query_as::<_, (String, Option<String>, Option<i64>, i64, String)>(sql.clone()).bind(ahead).bind(read.limit);
+            if let Some(Cursor { deadline, id, .. }) = read.after {
+                select = select.bind(deadline).bind(id.as_str().to_owned());
+            }
+            let rows = session.run(|connection| select.fetch_all(connection)).await?;
+            paging.add(rows.into_iter().map(|(id, status, deadline, now, text)| (row((id, status, deadline, now), false), text)).collect());
+        }
+        Ok(paging.finish())
+    }
+
+    async fn count_overdue(&self) -> Result<u64> {
+        let mut session = self.session().await?;
+        let mut count = 0;
+        for sql in &self.schema.count_overdue {
+            let select = sqlx::query_scalar::<_, i64>(sql.clone()).bind(0_i64);
+            count += session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
+        }
+        Ok(count)
+    }
+
+    async fn catalogue(&self) -> Result<Catalogue> {
+        self.schema.catalogue(&mut self.session().await?).await
+    }
+
+    async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+struct Open {
+    session: Session<Driver>,
+    schema: Arc<Schema>,
+    _writing: OwnedSemaphorePermit,
+}
+
+impl Open {
+    async fn rows(&mut self, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
+        let select = sqlx::query_as::<_, Tuple>(self.schema.read.clone()).bind(self.schema.json(ids));
+        let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
+    }
+
+    async fn change(&mut self, sql: SqlStr, ids: &[OrderId]) -> Result<u64> {
+        let statement = sqlx::query(sql).bind(self.schema.json(ids));
+        Ok(self.session.run(|connection| statement.execute(connection)).await?.rows_affected())
+    }
+}
+
+#[async_trait]
+impl Transaction for Open {
+    async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        // The transaction holds the only write lock that there is.
+        self.rows(ids, true).await
+    }
+
+    async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        self.rows(ids, false).await
+    }
+
+    async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let changed = self.change(self.schema.update.clone(), ids).await?;
+        for sql in self.schema.close_sql.clone() {
+            self.change(sql, ids).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn commit(self: Box<Self>) -> Result<()> {
+        self.session.commit().await
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.session.rollback().await;
+    }
+}
+
+fn sorted(error: sqlx::Error) -> StoreError {
+    sort(&error, classify)
+}
+
+/// By result code, of which the low byte is the primary one: <https://www.sqlite.org/rescode.html>.
+fn classify(error: &dyn DatabaseError) -> Class {
+    let code: u32 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
+    match code & 0xff {
+        // Busy, locked, a schema that changed under the statement.
+        5 | 6 | 17 => Class::Conflict,
+        // Permission, memory, read-only, interrupted, I/O, corrupt, full, can't open, lock protocol, no database.
+        3 | 7 | 8 | 9 | 10 | 11 | 13 | 14 | 15 | 22 | 23 | 26 => Class::Unavailable,
+        _ => Class::Rejected,
+    }
+}

@@ -1,0 +1,141 @@
+//! How the deadline column holds a point in time, and how it is compared with the clock.
+//!
+//! SQLite has no type for times. Text is taken for one only if it begins like `2030-01-31` or
+//! `2030-01-31 12:00`: SQLite itself would take `12:00` for a time in the year 2000, and close at once.
+
+use crate::{
+    config::{Config, EpochUnit, TimeZone},
+    store::{
+        Misfit,
+        mapping::{EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS},
+    },
+};
+
+/// The statement's beginning in microseconds since 1970; SQLite's clock counts milliseconds.
+pub(super) const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
+
+/// How the deadline column holds a point in time; `column` is its quoted name.
+#[derive(Debug)]
+pub(super) enum Moment {
+    /// As text, in a zone so many seconds east of UTC unless the text has its own.
+    Text { column: String, east: i64 },
+    /// As a number since 1970.
+    Epoch { column: String, unit: EpochUnit },
+}
+
+impl Moment {
+    /// `declared` is the column's type, `name` its quoted name.
+    pub(super) fn new(declared: &str, name: &str, config: &Config) -> Result<Self, Misfit> {
+        let deadline = &config.orders.deadline;
+        let misfit = |what: &str| Err(Misfit(format!("orders.deadline: the column {} is {declared}: {what}", deadline.column)));
+        let (upper, column) = (declared.to_ascii_uppercase(), name.to_owned());
+        let is_text = ["CHAR", "CLOB", "TEXT"].iter().any(|part| upper.contains(part));
+        match deadline.unit {
+            Some(_) if is_text && !upper.contains("INT") => misfit("it holds text and no number, so unit must be left out"),
+            Some(unit) => Ok(Self::Epoch { column, unit }),
+            None if upper.contains("INT") => {
+                misfit("say what it counts since 1970, unit = \"s\" for seconds or unit = \"ms\" for milliseconds")
+            }
+            None => Ok(Self::Text { column, east: east_of_utc(config)? }),
+        }
+    }
+
+    /// The deadline in microseconds since 1970, or NULL if the row has none.
+    pub(super) fn micros(&self, plus: i64) -> String {
+        let (condition, micros) = match self {
+            Self::Text { column, east } => {
+                let date = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]";
+                let zoned = format!("{column} GLOB '*[Zz]' OR {column} GLOB '*[-+][0-9][0-9]:[0-9][0-9]'");
+                (
+                    format!(
+                        "typeof({column}) = 'text' AND ({column} GLOB '{date}' OR {column} GLOB '{date}[ T][0-9][0-9]:[0-9][0-9]*') \
+                         AND unixepoch({column}) >= {EARLIEST_DEADLINE_SECS}"
+                    ),
+                    format!(
+                        // SQLite rounds to milliseconds; what has a finer fraction counts as the next one.
+                        "CAST(round(unixepoch({column}, 'subsec') * 1000) AS INTEGER) * 1000 \
+                         + CASE WHEN {column} GLOB '*.[0-9][0-9][0-9][0-9]*' THEN 1000 ELSE 0 END \
+                         - CASE WHEN {zoned} THEN 0 ELSE {east} * 1000000 END"
+                    ),
+                )
+            }
+            Self::Epoch { column, unit } => {
+                let scaled = format!("{column} * {}", unit.micros());
+                (
+                    format!("typeof({column}) IN ('integer', 'real') AND {column} >= {}", earliest(*unit)),
+                    // Rounded up; what exceeds an integer is a real to SQLite, and no error.
+                    format!("CAST({scaled} AS INTEGER) + ({scaled} > CAST({scaled} AS INTEGER))"),
+                )
+            }
+        };
+        format!("CASE WHEN {condition} THEN CAST(min({micros} + {plus}, {LATEST_DEADLINE_MICROS}) AS INTEGER) END")
+    }
+
+    /// Conditions that together find the rows whose deadline is real and at most ?1 microseconds away, none
+    /// of them twice. The column stands bare, so that an index on it serves, from `last` on if that is given.
+    pub(super) fn within(&self, plus: i64, last: Option<&str>) -> Vec<String> {
+        let from = |otherwise: String| last.map_or(otherwise, ToOwned::to_owned);
+        match self {
+            Self::Text { column, east } => {
+                let seconds = format!("({NOW} + ?1 - {plus}) / 1000000 + {east}");
+                let bound = |format: &str| format!("strftime('{format}', {seconds}, 'unixepoch')");
+                let exactly = format!("{} <= {NOW} + ?1", self.micros(plus));
+                vec![
+                    // 'T' comes after ' ', so this reads what was written with a T on the days before, too. 'Z'
+                    // comes after whatever may follow the seconds.
+                    format!(
+                        "{column} >= {} AND {column} <= {} AND {exactly}",
+                        from(format!("'{EARLIEST_DEADLINE_TEXT}'")),
+                        bound("%Y-%m-%d %H:%M:%SZ")
+                    ),
+                    // With a T, on the bound's own day.
+                    format!("{column} >= {} AND {column} <= {} AND {exactly}", from(bound("%Y-%m-%dT")), bound("%Y-%m-%dT%H:%M:%SZ")),
+                ]
+            }
+            Self::Epoch { column, unit } => {
+                let from = from(earliest(*unit).to_string());
+                vec![format!("{column} >= {from} AND {column} <= ({NOW} + ?1 - {plus}) / {}.0", unit.micros())]
+            }
+        }
+    }
+
+    /// ?3, the column's text from a [`crate::store::Cursor`], as a value to compare the column with.
+    pub(super) fn cursor(&self) -> &'static str {
+        match self {
+            Self::Text { .. } => "?3",
+            Self::Epoch { .. } => "CAST(?3 AS NUMERIC)",
+        }
+    }
+
+    /// The column's text for a cursor, from which the same value can be had again.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Text { column, .. } => format!("CAST({column} AS TEXT)"),
+            Self::Epoch { column, .. } => {
+                format!("CASE typeof({column}) WHEN 'real' THEN printf('%!.17g', {column}) ELSE CAST({column} AS TEXT) END")
+            }
+        }
+    }
+
+    /// Whether the column's text has no zone of its own.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self, Self::Text { .. })
+    }
+}
+
+fn earliest(unit: EpochUnit) -> i64 {
+    EARLIEST_DEADLINE_SECS * 1_000_000 / unit.micros()
+}
+
+/// Seconds east of UTC of the zone in which times are written.
+fn east_of_utc(config: &Config) -> Result<i64, Misfit> {
+    match &config.database.time_zone {
+        // SQLite's own CURRENT_TIMESTAMP is UTC.
+        None => Ok(0),
+        Some(TimeZone::Offset(minutes)) => Ok(i64::from(*minutes) * 60),
+        Some(TimeZone::Named(name)) if ["UTC", "Etc/UTC", "GMT"].iter().any(|utc| utc.eq_ignore_ascii_case(name)) => Ok(0),
+        Some(zone) => Err(Misfit(format!(
+            "database.time_zone is {zone}, but SQLite knows no zones by name; write an offset such as \"+08:00\", or \"UTC\""
+        ))),
+    }
+}

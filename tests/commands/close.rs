@@ -1,0 +1,92 @@
+//! `order-closer close ID…`: each order is told apart, and closed if it is due.
+
+use super::reconcile::on_every_database;
+use crate::support::{Kind, Shop, order_closer, ports};
+
+on_every_database! {
+    each_is_told_apart => each_is_told_apart_in_postgres, each_is_told_apart_in_mariadb, each_is_told_apart_in_sqlite;
+}
+
+async fn each_is_told_apart(kind: Kind) {
+    let shop = Shop::open(kind).await;
+    shop.orders(&[(1, -60_000), (2, -60_000), (3, 600_000), (4, 600_000), (5, -60_000)]).await;
+    shop.database.execute("UPDATE orders SET expires_at = NULL WHERE order_no = 4").await;
+    assert!(shop.pay(2).await);
+    // It needs no Redis.
+    let settings = shop.settings().set("redis.url", format!("redis://127.0.0.1:{}", ports::free()));
+    let finished = order_closer(&settings, &["close", "1", "2", "3", "4", "99"]).await.expect_code(0);
+    assert_eq!(finished.stderr, "");
+    for (id, text) in [
+        ("1", "closed, 6"),
+        ("2", "left as it is, its status is 1"),
+        ("3", "not due for another 5"),
+        ("4", "has no deadline, and so is never due"),
+        ("99", "no such order"),
+    ] {
+        let line = finished.stdout.lines().find(|line| line.starts_with(&format!("{id}: "))).unwrap_or_else(|| panic!("{finished:#?}"));
+        assert!(line.contains(text), "{line:?}");
+    }
+    assert_eq!(finished.stdout.lines().count(), 5, "{finished:#?}");
+    shop.assert_outcome_except(&[5]).await;
+    // Once more, and it is closed already; an id that is named twice is one order.
+    let finished = order_closer(&settings, &["close", "1", "5", "5"]).await.expect_code(0);
+    assert!(finished.stdout.contains("1: left as it is, its status is 4\n"), "{finished:#?}");
+    assert_eq!(finished.stdout.matches("5: closed, ").count(), 1, "{finished:#?}");
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn a_locked_order_is_left_alone_in_postgres() {
+    a_locked_order_is_left_alone(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_locked_order_is_left_alone_in_mariadb() {
+    a_locked_order_is_left_alone(Kind::MariaDb).await;
+}
+
+async fn a_locked_order_is_left_alone(kind: Kind) {
+    let shop = Shop::open(kind).await;
+    shop.orders_due_in(1..=2, -1_000).await;
+    let payment = shop.begin_payment(1).await;
+    let finished = order_closer(&shop.settings(), &["close", "1", "2"]).await.expect_code(75);
+    assert!(finished.stdout.contains("1: due, but locked by somebody"), "{finished:#?}");
+    assert!(finished.stdout.contains("2: closed, "), "{finished:#?}");
+    payment.commit().await;
+    let finished = order_closer(&shop.settings(), &["close", "1"]).await.expect_code(0);
+    assert!(finished.stdout.contains("1: left as it is, its status is 1"), "{finished:#?}");
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn an_order_that_its_database_rejects() {
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=3, -1_000).await;
+    shop.database.execute("ALTER TABLE orders ADD CONSTRAINT cursed CHECK (status <> 4 OR order_no <> 2)").await;
+    let finished = order_closer(&shop.settings(), &["close", "1", "2", "3"]).await.expect_code(75);
+    assert!(
+        finished.stdout.contains("2: due, but its database rejects the closure: ") && finished.stdout.contains("cursed"),
+        "{finished:#?}"
+    );
+    assert_eq!(finished.stdout.matches(": closed, ").count(), 2, "{finished:#?}");
+    shop.assert_outcome_except(&[2]).await;
+    shop.database.execute("ALTER TABLE orders DROP CONSTRAINT cursed").await;
+    order_closer(&shop.settings(), &["close", "2"]).await.expect_code(0);
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn what_is_no_id_is_64_and_closes_nothing() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.order(1, -1_000).await;
+    for (id, text) in [("lock_77", "not a whole number"), ("007", "not a whole number"), ("", "is empty"), ("9223372036854775808", "range")]
+    {
+        let finished = order_closer(&shop.settings(), &["close", "1", id]).await.expect_code(64);
+        assert!(finished.stdout.is_empty(), "{finished:#?}");
+        assert!(
+            finished.stderr.contains(&format!("{id:?} can't be an order of orders")) && finished.stderr.contains(text),
+            "{finished:#?}"
+        );
+    }
+    shop.assert_outcome_except(&[1]).await;
+}

@@ -1,0 +1,125 @@
+//! What the daemon logs.
+
+use serde_json::Value;
+
+use super::SECRET;
+use crate::support::{Daemon, Kind, Redis, Shop, wait};
+
+/// A daemon whose URLs have passwords, in a shop with a few orders due soon.
+async fn daemon(shop: &Shop, redis: &Redis, format: &str, level: &str) -> Daemon {
+    let settings = shop.settings_with(redis).set("log.format", format).set("log.level", level).set("log.summary", "200ms");
+    let daemon = Daemon::start(&settings);
+    redis.until_subscribed().await;
+    shop.orders_due_in(1..=5, 300).await;
+    shop.until_all_settled().await;
+    daemon
+}
+
+fn redis_with_secret() -> Redis {
+    Redis::options().with_notifications().password(SECRET).start()
+}
+
+fn number(record: &Value, field: &str) -> u64 {
+    record[field].as_u64().unwrap_or_else(|| panic!("no {field}: {record}"))
+}
+
+#[tokio::test]
+async fn json_is_one_object_a_line() {
+    let redis = redis_with_secret();
+    let shop = Shop::open(Kind::Postgres).await;
+    let daemon = daemon(&shop, &redis, "json", "debug").await;
+    let records = |message: &str| -> Vec<Value> { daemon.records().into_iter().filter(|record| record["message"] == message).collect() };
+    let total = |message: &str| records(message).iter().map(|record| number(record, "closed")).sum::<u64>();
+    // One line a batch, one each log.summary; both have every closure, once.
+    wait::until_eq("the closures in batches", 5, async || total("batch done")).await;
+    wait::until_eq("the closures in summaries", 5, async || total("summary")).await;
+    let known = records("summary").len();
+    wait::until("there are more summaries", async || records("summary").len() > known + 1).await;
+    daemon.stop().await;
+    let lines = daemon.lines();
+    for line in &lines {
+        let record: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert!(record["timestamp"].is_string() && record["level"].is_string() && record["message"].is_string(), "{line}");
+        assert!(!line.contains(SECRET), "{line}");
+        assert!(record["level"] != "WARN" && record["level"] != "ERROR", "{line}");
+    }
+    let batch = &records("batch done")[0];
+    assert_eq!(batch["level"], "DEBUG");
+    assert!(number(batch, "orders") >= 1 && batch["took_ms"].is_number(), "{batch}");
+    let last = records("order-closer stopped");
+    assert_eq!(last.len(), 1);
+    let by_trigger: u64 = ["expired", "pacer", "sweep"].iter().map(|trigger| number(&last[0], trigger)).sum();
+    assert_eq!((number(&last[0], "closed"), by_trigger), (5, 5), "{}", last[0]);
+    // The start names both servers, without their passwords.
+    let start = &records("order-closer starts")[0];
+    assert_eq!(start["redis"], redis.url().replace(SECRET, "***"));
+    assert_eq!(start["version"], env!("CARGO_PKG_VERSION"));
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn text_is_for_people_and_info_has_no_batches() {
+    let redis = redis_with_secret();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let daemon = daemon(&shop, &redis, "text", "info").await;
+    daemon.until_logged("summary").await;
+    daemon.stop().await;
+    assert_eq!(daemon.records().len(), 0);
+    assert_eq!(daemon.logged("batch done"), 0);
+    assert_eq!(daemon.logged("order-closer stopped closed=5"), 1, "{:#?}", daemon.lines());
+    for line in daemon.lines() {
+        assert!(line.contains(" INFO "), "{line}");
+        // No colours where nobody sees them.
+        assert!(!line.contains(SECRET) && !line.contains('\u{1b}'), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn errors_alone() {
+    let redis = redis_with_secret();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let daemon = daemon(&shop, &redis, "json", "error").await;
+    daemon.stop().await;
+    assert_eq!(daemon.lines(), [] as [&str; 0]);
+}
+
+/// A wrong password: the log says so, and not what it was.
+#[tokio::test]
+async fn a_refused_login_keeps_its_secret() {
+    let redis = Redis::options().with_notifications().password("right").start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings().set("redis.url", redis.url_as("default", SECRET)).set("log.level", "trace");
+    let daemon = Daemon::start(&settings);
+    daemon.until_logged("WRONGPASS").await;
+    daemon.stop().await;
+    assert_eq!(daemon.logged(SECRET), 0, "{:#?}", daemon.lines());
+}
+
+/// An order that its database rejects: each try is a warning, the last an error; others close.
+#[tokio::test]
+async fn a_rejected_order_ends_as_an_error() {
+    let redis = redis_with_secret();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.database.execute("ALTER TABLE orders ADD CONSTRAINT cursed CHECK (status <> 4 OR order_no <> 2)").await;
+    shop.orders_due_in(1..=3, -1_000).await;
+    let settings = shop
+        .settings_with(&redis)
+        .add("[close]\nretry = { attempts = 3, initial = '20ms', max = '100ms' }")
+        .set("sweep.every", "50ms")
+        .set("log.level", "info");
+    let daemon = Daemon::start(&settings);
+    let line = daemon.until_logged("order can't be closed").await;
+    let record: Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!((&record["level"], &record["order"], number(&record, "attempts")), (&"ERROR".into(), &"2".into(), 3));
+    assert!(record["reason"].as_str().is_some_and(|reason| reason.contains("cursed")), "{record}");
+    assert_eq!(daemon.logged("close failed; will retry this order alone"), 2);
+    // Mended, it is left to a hand: this daemon does not try it again, `close` does.
+    shop.database.execute("ALTER TABLE orders DROP CONSTRAINT cursed").await;
+    shop.order(4, -1_000).await;
+    shop.until_status(4, crate::support::shop::CLOSED).await;
+    shop.assert_outcome_except(&[2]).await;
+    crate::support::order_closer(&settings, &["close", "2"]).await.expect_code(0);
+    assert_eq!(daemon.logged("\"ERROR\""), 1);
+    daemon.stop().await;
+    shop.assert_outcome().await;
+}

@@ -1,0 +1,28 @@
+//! What each command of the real binary prints, does, and returns.
+
+/// Writing a key as an order service would.
+mod arm;
+/// What is right, and that the printed mend really mends.
+mod check;
+/// Closing orders by their ids.
+mod close;
+/// The effective settings, their sources, and what wrong ones lead to.
+mod config;
+/// The files that are shipped: examples parse and show the defaults, Redis starts from its own.
+mod files;
+/// What the daemon logs.
+mod logs;
+/// One pass over what is overdue.
+mod reconcile;
+/// The command line itself.
+mod usage;
+
+use crate::support::daemon::Finished;
+
+/// A password that must never be seen.
+pub(crate) const SECRET: &str = "tell-nobody";
+
+/// Panics if a command has printed the secret.
+pub(crate) fn assert_no_secret(finished: &Finished) {
+    assert!(!finished.stdout.contains(SECRET) && !finished.stderr.contains(SECRET), "a secret was printed: {finished:#?}");
+}

@@ -1,0 +1,163 @@
+//! Locked rows, orders that their database rejects, time that runs out, databases that are away.
+
+use super::{on_every_database, settings};
+use crate::{
+    commands::{SECRET, assert_no_secret},
+    support::{Kind, Settings, Shop, order_closer, ports, shop::CLOSED},
+};
+
+on_every_database! {
+    one_poison_order => one_poison_order_in_postgres, one_poison_order_in_mariadb, one_poison_order_in_sqlite;
+}
+
+#[tokio::test]
+async fn a_locked_order_in_postgres() {
+    a_locked_order(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_locked_order_in_mariadb() {
+    a_locked_order(Kind::MariaDb).await;
+}
+
+/// The one whose row a payment holds is waited for a little, and named; the others close.
+async fn a_locked_order(kind: Kind) {
+    let shop = Shop::open(kind).await;
+    shop.orders_due_in(1..=9, -1_000).await;
+    let payment = shop.begin_payment(3).await;
+    let finished = order_closer(&settings(&shop), &["reconcile", "--json"]).await.expect_code(75);
+    let report = finished.json();
+    assert_eq!([&report["overdue"], &report["closed"], &report["failed"]], [9, 8, 1], "{finished:#?}");
+    assert!(report["duration_ms"].as_u64().is_some_and(|millis| millis >= 1_000), "it did not wait: {report}");
+    assert!(finished.stderr.contains("order 3 ") && finished.stderr.contains("locked by another transaction"), "{finished:#?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
+    payment.rollback().await;
+    shop.assert_outcome_except(&[3]).await;
+    order_closer(&settings(&shop), &["reconcile"]).await.expect_code(0);
+    shop.assert_outcome().await;
+}
+
+/// Who pays while it waits has paid.
+#[tokio::test]
+async fn a_payment_that_ends_in_time() {
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=2, -1_000).await;
+    let payment = shop.begin_payment(1).await;
+    let settings = settings(&shop);
+    let (finished, ()) = tokio::join!(order_closer(&settings, &["reconcile", "--json"]), async {
+        shop.until_status(2, CLOSED).await;
+        payment.commit().await;
+    });
+    let report = finished.expect_code(0).json();
+    assert_eq!([&report["overdue"], &report["closed"], &report["settled"], &report["failed"]], [2, 1, 1, 0]);
+    shop.assert_outcome().await;
+}
+
+/// All of an SQLite file is locked, so no order can be named.
+#[tokio::test]
+async fn a_locked_sqlite_file() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.orders_due_in(1..=3, -1_000).await;
+    let payment = shop.begin_payment(1).await;
+    let finished = order_closer(&settings(&shop), &["reconcile"]).await.expect_code(75);
+    assert!(finished.stderr.contains("locked"), "{finished:#?}");
+    payment.commit().await;
+    order_closer(&settings(&shop), &["reconcile"]).await.expect_code(0);
+    assert_eq!(shop.assert_outcome().await.closed.len(), 2);
+}
+
+/// Makes the database reject the closure of the orders for which this condition holds.
+async fn poison(shop: &Shop, condition: &str) {
+    let sql = match shop.database.kind {
+        Kind::Sqlite => format!(
+            "CREATE TRIGGER cursed BEFORE UPDATE ON orders WHEN NEW.status = {CLOSED} AND ({condition})
+             BEGIN SELECT RAISE(ABORT, 'cursed'); END"
+        ),
+        Kind::Postgres | Kind::MariaDb => {
+            format!("ALTER TABLE orders ADD CONSTRAINT cursed CHECK (status <> {CLOSED} OR NOT ({}))", condition.replace("NEW.", ""))
+        }
+    };
+    shop.database.execute(&sql).await;
+}
+
+async fn one_poison_order(kind: Kind) {
+    let shop = Shop::open(kind).await;
+    shop.orders_due_in(1..=60, -1_000).await;
+    poison(&shop, "NEW.order_no = 13").await;
+    let finished = order_closer(&settings(&shop), &["reconcile", "--json"]).await.expect_code(75);
+    let report = finished.json();
+    assert_eq!([&report["overdue"], &report["closed"], &report["failed"]], [60, 59, 1], "{finished:#?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
+    assert!(finished.stderr.contains("order 13 could not be closed") && finished.stderr.contains("cursed"), "{finished:#?}");
+    shop.assert_outcome_except(&[13]).await;
+}
+
+#[tokio::test]
+async fn many_poison_orders_are_not_all_named() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.orders_due_in(1..=40, -1_000).await;
+    poison(&shop, "NEW.order_no <= 25").await;
+    let finished = order_closer(&settings(&shop), &["reconcile"]).await.expect_code(75);
+    let lines: Vec<&str> = finished.stderr.lines().collect();
+    assert_eq!(lines.len(), 21, "{finished:#?}");
+    assert!(lines[20].contains("5 more"), "{finished:#?}");
+    let stuck: Vec<i64> = (1..=25).collect();
+    shop.assert_outcome_except(&stuck).await;
+}
+
+#[tokio::test]
+async fn time_runs_out_between_pages() {
+    time_runs_out(10).await;
+}
+
+#[tokio::test]
+async fn time_runs_out_within_the_last_page() {
+    time_runs_out(5_000).await;
+}
+
+/// Ten orders a batch, a tenth of a second each: twenty seconds' work.
+async fn time_runs_out(page: i64) {
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=2_000, -1_000).await;
+    let quick = settings(&shop);
+    let slow = quick.clone().set("sweep.page", page).set("close.batch_size", 10).set("close.workers", 1).add(
+        "[close]\nsql = [
+            'UPDATE inventory SET stock = stock + (SELECT sum(quantity) FROM order_items i WHERE i.sku = inventory.sku AND i.order_no IN (:ids)) \
+             WHERE sku IN (SELECT sku FROM order_items WHERE order_no IN (:ids))',
+            'INSERT INTO closures (order_no) SELECT order_no FROM orders WHERE order_no IN (:ids)',
+            'SELECT pg_sleep(0.1) WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))',
+        ]",
+    );
+    let finished = order_closer(&slow, &["reconcile", "--json", "--max-duration", "2s"]).await.expect_code(75);
+    let report = finished.json();
+    let closed = report["closed"].as_i64().expect("a number");
+    assert!(closed > 0 && closed < 2_000 && closed % 10 == 0, "{report}");
+    assert_eq!(closed, shop.closed().await);
+    assert_eq!(report["failed"], 0, "{report}");
+    assert!(finished.stderr.contains("time ran out"), "{finished:#?}");
+    // What it closed, it closed wholly, and the next run does the rest.
+    assert_eq!(shop.closures().await.len(), shop.statuses().await.values().filter(|status| **status == CLOSED).count());
+    let report = order_closer(&quick, &["reconcile", "--json"]).await.expect_code(0).json();
+    assert_eq!(report["closed"].as_i64(), Some(2_000 - closed));
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_down() {
+    for scheme in ["postgres", "mysql"] {
+        let port = ports::free();
+        let url = format!("{scheme}://shop:{SECRET}@127.0.0.1:{port}/shop");
+        let finished = order_closer(&Settings::new().set("database.url", url), &["reconcile", "--json"]).await.expect_code(69);
+        assert_no_secret(&finished);
+        assert_eq!((finished.stdout.as_str(), finished.stderr.lines().count()), ("", 1), "{finished:#?}");
+        let expected = format!("{scheme}://shop:***@127.0.0.1:{port}/shop");
+        assert!(finished.stderr.contains("database unavailable") && finished.stderr.contains(&expected), "{finished:#?}");
+        assert!(finished.stderr.contains("refused"), "{finished:#?}");
+    }
+}
+
+#[tokio::test]
+async fn an_sqlite_file_that_is_missing() {
+    let finished = order_closer(&Settings::new().set("database.url", "sqlite://no-such.db"), &["reconcile"]).await.expect_code(78);
+    assert!(finished.stderr.contains("no file no-such.db"), "{finished:#?}");
+}

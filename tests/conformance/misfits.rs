@@ -1,0 +1,103 @@
+//! A configuration that does not fit the database is refused with the key, the value, and what would be right.
+
+use order_closer::store::{OpenError, StoreError};
+
+use super::{Database, Kind, Settings, by_kind, create_orders, plain_orders, settings, time_type, try_open};
+use crate::support::ports;
+
+/// Opening fails, and the message has all of these.
+async fn misfit(settings: &Settings, needles: &[&str]) {
+    let message = match try_open(settings).await {
+        Err(OpenError::Misfit(misfit)) => misfit.to_string(),
+        other => panic!("no misfit but {other:?}"),
+    };
+    for needle in needles {
+        assert!(message.contains(needle), "{needle:?} is missing in: {message}");
+    }
+}
+
+pub async fn no_such_table(database: Database) {
+    plain_orders(&database).await;
+    misfit(&settings(&database).set("orders.table", "bestellungen"), &["orders.table", "bestellungen"]).await;
+}
+
+pub async fn a_table_of_another_case(database: Database) {
+    database.execute(&format!("CREATE TABLE t_orders (order_no bigint, status integer, expires_at {})", time_type(database.kind))).await;
+    misfit(&settings(&database).set("orders.table", "T_Orders"), &["orders.table", "T_Orders", "t_orders"]).await;
+}
+
+pub async fn no_such_column(database: Database) {
+    plain_orders(&database).await;
+    for key in ["orders.id", "orders.status", "orders.deadline.column"] {
+        misfit(&settings(&database).set(key, "pay_status"), &[key, "pay_status", "order_no", "status", "expires_at", "note"]).await;
+    }
+    misfit(&settings(&database).set("orders.set.modified", "now()"), &["orders.set", "modified", "note"]).await;
+}
+
+pub async fn a_word_for_a_numeric_status(database: Database) {
+    plain_orders(&database).await;
+    misfit(&settings(&database).set("orders.unpaid", vec!["pending"]), &["orders.unpaid", "\"pending\"", "number"]).await;
+    misfit(&settings(&database).set("orders.closed", "closed"), &["orders.closed", "\"closed\"", "number"]).await;
+}
+
+pub async fn a_number_for_a_text_status(database: Database) {
+    create_orders(&database, "bigint", "varchar(20)", time_type(database.kind)).await;
+    misfit(&settings(&database), &["orders.unpaid", "0", "\"0\""]).await;
+}
+
+pub async fn an_unknown_label(database: Database) {
+    if database.kind == Kind::Postgres {
+        database.execute("CREATE TYPE state AS ENUM ('pending', 'paid')").await;
+    }
+    create_orders(&database, "bigint", by_kind(database.kind, "state", "enum ('pending', 'paid')", ""), time_type(database.kind)).await;
+    let settings = settings(&database).set("orders.unpaid", "pending").set("orders.closed", "closed");
+    misfit(&settings, &["orders.closed", "\"closed\"", "pending", "paid"]).await;
+}
+
+pub async fn an_integer_deadline_without_its_unit(database: Database) {
+    create_orders(&database, "bigint", "integer", "bigint").await;
+    misfit(&settings(&database), &["orders.deadline", "expires_at", "unit", "\"s\"", "\"ms\""]).await;
+}
+
+pub async fn a_time_with_a_unit(database: Database) {
+    plain_orders(&database).await;
+    misfit(
+        &settings(&database).add("[orders]\ndeadline = { column = 'expires_at', unit = 's' }"),
+        &["orders.deadline", "expires_at", "unit"],
+    )
+    .await;
+}
+
+pub async fn close_sql_without_ids(database: Database) {
+    plain_orders(&database).await;
+    let statements = vec!["UPDATE orders SET note = 'x' WHERE order_no IN (:ids)", "UPDATE orders SET note = ':ids'"];
+    misfit(&settings(&database).set("close.sql", statements), &["close.sql", "2", ":ids"]).await;
+}
+
+pub async fn types_that_do_not_fit(database: Database) {
+    let time = time_type(database.kind);
+    for (id, status, deadline, key) in [
+        (by_kind(database.kind, "double precision", "double", ""), "integer", time, "orders.id"),
+        ("bigint", time, time, "orders.status"),
+        ("bigint", "integer", by_kind(database.kind, "interval", "varchar(20)", ""), "orders.deadline"),
+    ] {
+        database.execute("DROP TABLE IF EXISTS orders").await;
+        create_orders(&database, id, status, deadline).await;
+        misfit(&settings(&database), &[key]).await;
+    }
+}
+
+/// Nobody answers: wait, don't give up; and the password is not in the message.
+pub async fn an_unreachable_database(database: Database) {
+    let scheme = by_kind(database.kind, "postgres", "mysql", "");
+    let url = format!("{scheme}://shop:tops3cret@127.0.0.1:{}/shop", ports::free());
+    match try_open(&settings(&database).set("database.url", url)).await {
+        Err(OpenError::Store(StoreError::Unavailable(message))) => assert!(!message.contains("tops3cret"), "{message}"),
+        other => panic!("not unavailable but {other:?}"),
+    }
+    let absent = format!("{}_absent", database.url);
+    match try_open(&settings(&database).set("database.url", absent)).await {
+        Err(OpenError::Store(StoreError::Unavailable(message))) => assert!(message.contains("_absent"), "{message}"),
+        other => panic!("not unavailable but {other:?}"),
+    }
+}

@@ -1,0 +1,295 @@
+//! The exam that every dialect sits, through the public trait alone.
+//!
+//! A case reads once, as a function of an empty database of any kind, and runs against each:
+//! `conformance::postgres::integer_ids`, `conformance::mariadb::integer_ids`, ... A new backend is done when it passes.
+
+mod deadlines;
+mod ids;
+mod misfits;
+mod names;
+mod statuses;
+mod sweeping;
+mod transactions;
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use order_closer::{
+    config,
+    order::{OrderId, Row, Verdict, judge},
+    store::{self, DueQuery, OpenError, Store, Transaction},
+};
+
+use crate::support::{Database, Kind, Settings, process};
+
+/// Makes tests of cases: each gets an empty database of this kind.
+macro_rules! sit {
+    ($kind:ident: $($room:ident::$case:ident),* $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $case() {
+                super::$room::$case(super::Database::fresh(super::Kind::$kind).await).await;
+            }
+        )*
+    };
+}
+
+/// The cases for every database, and then those that only this one can sit.
+macro_rules! exam {
+    ($kind:ident: $($room:ident::$case:ident),* $(,)?) => {
+        sit! { $kind:
+            ids::integer_ids,
+            ids::text_ids,
+            ids::ids_that_look_alike,
+            ids::ids_within_the_columns_length,
+            ids::more_ids_than_one_statement_holds,
+            ids::no_ids_at_all,
+            ids::two_rows_with_one_id,
+            statuses::integer_statuses,
+            statuses::text_statuses,
+            statuses::digits_as_text_statuses,
+            statuses::a_null_status_is_not_unpaid,
+            deadlines::deadline_with_a_zone,
+            deadlines::deadline_without_a_zone,
+            deadlines::deadline_without_a_zone_far_from_utc,
+            deadlines::deadline_to_the_second,
+            deadlines::deadline_in_epoch_seconds,
+            deadlines::deadline_in_epoch_millis,
+            deadlines::deadline_after_creation,
+            deadlines::deadline_after_creation_as_a_number,
+            deadlines::never_due,
+            deadlines::never_due_as_a_number,
+            sweeping::pages_hold_every_order_once_oldest_first,
+            sweeping::pages_of_text_ids,
+            sweeping::only_what_is_within_the_horizon,
+            sweeping::counts_what_is_overdue,
+            names::reserved_and_mixed_case_names,
+            names::a_qualified_table,
+            transactions::closes_and_sets_columns,
+            transactions::closes_only_what_is_unpaid,
+            transactions::a_filter_hides_rows,
+            transactions::close_sql_runs_for_the_closed_orders,
+            transactions::failing_close_sql_rejects,
+            transactions::a_constraint_rejects,
+            transactions::a_dropped_transaction_leaves_nothing,
+            transactions::a_rolled_back_transaction_leaves_nothing,
+            transactions::waiting_for_a_lock_ends_as_a_conflict,
+            transactions::a_rehearsal_leaves_nothing,
+            transactions::a_rehearsal_finds_wrong_sql,
+            misfits::no_such_table,
+            misfits::no_such_column,
+            misfits::a_word_for_a_numeric_status,
+            misfits::a_number_for_a_text_status,
+            misfits::an_integer_deadline_without_its_unit,
+            misfits::close_sql_without_ids,
+            $($room::$case),*
+        }
+    };
+}
+
+/// PostgreSQL.
+mod postgres {
+    exam! { Postgres:
+        ids::uuid_ids,
+        ids::ids_padded_by_the_column,
+        statuses::enumerated_statuses,
+        deadlines::deadline_in_the_servers_own_zone,
+        deadlines::deadline_in_daylight_saving_time,
+        deadlines::infinity_is_never_due,
+        deadlines::a_lost_connection_does_not_hide_the_servers_zone,
+        sweeping::reads_only_what_is_due,
+        names::a_table_in_another_schema,
+        names::a_partitioned_table,
+        transactions::a_locked_row_is_skipped_and_peeked,
+        transactions::two_closers_share_a_batch,
+        transactions::a_killed_server_is_unavailable_until_it_returns,
+        transactions::a_long_list_uses_the_index,
+        misfits::a_table_of_another_case,
+        misfits::a_time_with_a_unit,
+        misfits::an_unknown_label,
+        misfits::types_that_do_not_fit,
+        misfits::an_unreachable_database,
+    }
+}
+
+/// MariaDB.
+mod mariadb {
+    exam! { MariaDb:
+        ids::uuid_ids,
+        ids::ids_padded_by_the_column,
+        ids::unsigned_ids,
+        statuses::enumerated_statuses,
+        statuses::statuses_that_look_alike,
+        deadlines::deadline_in_the_servers_own_zone,
+        deadlines::deadline_in_daylight_saving_time,
+        deadlines::zero_dates_are_never_due,
+        sweeping::reads_only_what_is_due,
+        names::a_table_in_another_schema,
+        names::a_partitioned_table,
+        transactions::a_locked_row_is_skipped_and_peeked,
+        transactions::two_closers_share_a_batch,
+        transactions::a_killed_server_is_unavailable_until_it_returns,
+        transactions::a_long_list_uses_the_index,
+        misfits::a_table_of_another_case,
+        misfits::a_time_with_a_unit,
+        misfits::an_unknown_label,
+        misfits::types_that_do_not_fit,
+        misfits::an_unreachable_database,
+    }
+}
+
+/// SQLite.
+mod sqlite {
+    exam! { Sqlite:
+        deadlines::deadline_in_iso_8601_with_t,
+    }
+}
+
+/// The text for this kind of database.
+fn by_kind<'a>(kind: Kind, postgres: &'a str, mariadb: &'a str, sqlite: &'a str) -> &'a str {
+    match kind {
+        Kind::Postgres => postgres,
+        Kind::MariaDb => mariadb,
+        Kind::Sqlite => sqlite,
+    }
+}
+
+/// A column type for a deadline that is simplest in this kind of database.
+fn time_type(kind: Kind) -> &'static str {
+    by_kind(kind, "timestamptz", "datetime(6)", "text")
+}
+
+/// A time of long ago, of today's calendar, and long hence, for that type.
+const PAST: &str = "'2020-01-01 00:00:00'";
+const FUTURE: &str = "'2035-01-01 00:00:00'";
+
+/// `orders(order_no, status, expires_at, note)` with these types.
+async fn create_orders(database: &Database, id: &str, status: &str, deadline: &str) {
+    database
+        .execute(&format!("CREATE TABLE orders (order_no {id} NOT NULL, status {status} NULL, expires_at {deadline} NULL, note text NULL)"))
+        .await;
+    database.execute("CREATE UNIQUE INDEX orders_id ON orders (order_no)").await;
+    database.execute("CREATE INDEX orders_due ON orders (status, expires_at)").await;
+}
+
+/// The same with the types that matter least.
+async fn plain_orders(database: &Database) {
+    create_orders(database, "bigint", "integer", time_type(database.kind)).await;
+}
+
+/// Unpaid, overdue orders with these numbers.
+async fn overdue_orders(database: &Database, numbers: impl IntoIterator<Item = i64>) {
+    let rows: Vec<String> = numbers.into_iter().map(|number| format!("({number}, 0, {PAST})")).collect();
+    database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES {}", rows.join(", "))).await;
+}
+
+/// The mapping that all defaults make.
+fn settings(database: &Database) -> Settings {
+    Settings::new().set("database.url", database.url.as_str())
+}
+
+fn load(settings: &Settings) -> config::Config {
+    let folder = process::folder();
+    let file = folder.path().join("order-closer.toml");
+    settings.write(&file);
+    config::load(Some(&file)).unwrap_or_else(|error| panic!("{error}\n{}", settings.toml())).config
+}
+
+async fn try_open(settings: &Settings) -> Result<Arc<dyn Store>, OpenError> {
+    store::open(&load(settings)).await
+}
+
+async fn open(settings: &Settings) -> Arc<dyn Store> {
+    try_open(settings).await.unwrap_or_else(|error| panic!("{error}\n{}", settings.toml()))
+}
+
+/// Reads ids as they would follow the prefix of a key.
+fn ids<T: AsRef<str>>(store: &dyn Store, texts: &[T]) -> Vec<OrderId> {
+    let parse = |text: &T| store.id_kind().parse(text.as_ref().as_bytes()).unwrap_or_else(|error| panic!("{:?} {error}", text.as_ref()));
+    texts.iter().map(parse).collect()
+}
+
+async fn begin(store: &dyn Store) -> Box<dyn Transaction> {
+    store.begin().await.expect("a transaction can begin")
+}
+
+/// Which of these orders can be locked, sorted.
+async fn lockable(store: &dyn Store, texts: &[&str]) -> Vec<String> {
+    let mut transaction = begin(store).await;
+    let rows = transaction.lock(&ids(store, texts)).await.expect("rows can be locked");
+    assert!(rows.iter().all(|row| row.locked), "a row that was locked must say so");
+    transaction.rollback().await;
+    sorted_ids(&rows)
+}
+
+fn sorted_ids(rows: &[Row]) -> Vec<String> {
+    let mut ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
+    ids.sort();
+    ids
+}
+
+/// One order's row, locked.
+async fn row(store: &dyn Store, id: &str) -> Option<Row> {
+    let mut transaction = begin(store).await;
+    let rows = transaction.lock(&ids(store, &[id])).await.expect("a row can be locked");
+    transaction.rollback().await;
+    assert!(rows.len() < 2, "two rows for {id}: {rows:?}");
+    rows.into_iter().next()
+}
+
+/// What is to be done with one order.
+async fn verdict(store: &dyn Store, id: &str) -> Verdict {
+    judge(store.unpaid(), row(store, id).await.as_ref())
+}
+
+/// Closes those of these orders that are to be closed; returns how many changed.
+async fn close(store: &dyn Store, texts: &[&str]) -> u64 {
+    let mut transaction = begin(store).await;
+    let rows = transaction.lock(&ids(store, texts)).await.expect("rows can be locked");
+    let due: Vec<OrderId> =
+        rows.into_iter().filter(|row| matches!(judge(store.unpaid(), Some(row)), Verdict::Close { .. })).map(|row| row.id).collect();
+    let changed = transaction.close(&due).await.expect("orders can be closed");
+    transaction.commit().await.expect("a transaction can be committed");
+    changed
+}
+
+/// All pages of the sweep: their rows, page by page.
+async fn sweep(store: &dyn Store, ahead: Duration, limit: u32) -> Vec<Vec<Row>> {
+    let mut pages = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.due(&DueQuery { ahead, limit, after }).await.expect("what is due can be read");
+        pages.push(page.rows);
+        assert!(pages.len() < 1_000, "the sweep does not end");
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return pages,
+        }
+    }
+}
+
+/// The ids that the sweep finds overdue, sorted.
+async fn overdue(store: &dyn Store) -> Vec<String> {
+    sorted_ids(&sweep(store, Duration::ZERO, 100).await.concat())
+}
+
+/// Each order's status, as text.
+async fn status_of(database: &Database) -> BTreeMap<String, String> {
+    let text = |text: Option<String>| text.unwrap_or_else(|| "NULL".into());
+    let rows = database.rows("SELECT order_no, status FROM orders").await;
+    rows.into_iter().map(|mut row| (text(row.swap_remove(0)), text(row.remove(0)))).collect()
+}
+
+/// A map of texts, for comparison with [`status_of`].
+fn texts<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(key, value)| (key.into(), value.into())).into()
+}
+
+/// The clock of this host, which the servers share, in microseconds since 1970 UTC.
+fn host_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    i64::try_from(since.as_micros()).expect("before the year 292 million")
+}

@@ -1,0 +1,87 @@
+//! The status column: numbers, words and enumerations.
+
+use order_closer::order::Verdict;
+
+use super::{Database, Kind, PAST, by_kind, close, create_orders, open, overdue, settings, status_of, texts as map, time_type, verdict};
+
+fn settled(status: &str) -> Verdict {
+    Verdict::Settled { status: Some(status.into()) }
+}
+
+/// Orders 1, 2, ... with these statuses, all overdue.
+async fn orders_in(database: &Database, statuses: &[&str]) {
+    for (number, status) in (1..).zip(statuses) {
+        database.execute(&format!("INSERT INTO orders VALUES ({number}, {status}, {PAST}, NULL)")).await;
+    }
+}
+
+pub async fn integer_statuses(database: Database) {
+    create_orders(&database, "bigint", "smallint", time_type(database.kind)).await;
+    orders_in(&database, &["0", "1", "10", "-1", "2", "0"]).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec![0, 10]).set("orders.closed", -9)).await;
+    assert_eq!(store.unpaid(), ["0", "10"]);
+    assert_eq!(overdue(&*store).await, ["1", "3", "6"]);
+    assert_eq!(store.count_overdue().await, Ok(3));
+    assert!(matches!(verdict(&*store, "3").await, Verdict::Close { .. }));
+    assert_eq!(verdict(&*store, "2").await, settled("1"));
+    assert_eq!(close(&*store, &["1", "2", "3", "4", "5"]).await, 2);
+    let expected = map([("1", "-9"), ("2", "1"), ("3", "-9"), ("4", "-1"), ("5", "2"), ("6", "0")]);
+    assert_eq!(status_of(&database).await, expected);
+}
+
+async fn words(database: &Database) {
+    orders_in(database, &["'pending'", "'paid'", "'awaiting payment'", "'closed'"]).await;
+    let store = open(&settings(database).set("orders.unpaid", vec!["pending", "awaiting payment"]).set("orders.closed", "closed")).await;
+    assert_eq!(store.unpaid(), ["pending", "awaiting payment"]);
+    assert_eq!(overdue(&*store).await, ["1", "3"]);
+    assert_eq!(verdict(&*store, "2").await, settled("paid"));
+    assert_eq!(close(&*store, &["1", "2", "3", "4"]).await, 2);
+    assert_eq!(verdict(&*store, "3").await, settled("closed"));
+    assert_eq!(status_of(database).await, map([("1", "closed"), ("2", "paid"), ("3", "closed"), ("4", "closed")]));
+}
+
+pub async fn text_statuses(database: Database) {
+    create_orders(&database, "bigint", "varchar(20)", time_type(database.kind)).await;
+    words(&database).await;
+}
+
+pub async fn enumerated_statuses(database: Database) {
+    const LABELS: &str = "('pending', 'awaiting payment', 'paid', 'closed')";
+    if database.kind == Kind::Postgres {
+        database.execute(&format!("CREATE TYPE \"Order State\" AS ENUM {LABELS}")).await;
+    }
+    let maria = format!("enum {LABELS}");
+    create_orders(&database, "bigint", by_kind(database.kind, "\"Order State\"", &maria, ""), time_type(database.kind)).await;
+    words(&database).await;
+}
+
+pub async fn digits_as_text_statuses(database: Database) {
+    create_orders(&database, "bigint", "varchar(20)", time_type(database.kind)).await;
+    orders_in(&database, &["'0'", "'00'", "'0.0'", "'1'"]).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec!["0"]).set("orders.closed", "4")).await;
+    assert_eq!(overdue(&*store).await, ["1"]);
+    assert_eq!(close(&*store, &["1", "2", "3", "4"]).await, 1);
+    assert_eq!(status_of(&database).await, map([("1", "4"), ("2", "00"), ("3", "0.0"), ("4", "1")]));
+}
+
+/// A collation may take other spellings for the unpaid status, and the judge does not: such orders neither close nor
+/// keep the sweep busy.
+pub async fn statuses_that_look_alike(database: Database) {
+    create_orders(&database, "bigint", "varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", time_type(database.kind)).await;
+    orders_in(&database, &["'pending'", "'PENDING'", "'pending '"]).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec!["pending"]).set("orders.closed", "closed")).await;
+    assert_eq!(overdue(&*store).await, ["1"]);
+    assert_eq!(store.count_overdue().await, Ok(1));
+    assert_eq!(close(&*store, &["1", "2", "3"]).await, 1);
+    assert_eq!(status_of(&database).await, map([("1", "closed"), ("2", "PENDING"), ("3", "pending ")]));
+}
+
+pub async fn a_null_status_is_not_unpaid(database: Database) {
+    create_orders(&database, "bigint", "integer", time_type(database.kind)).await;
+    orders_in(&database, &["NULL", "0"]).await;
+    let store = open(&settings(&database)).await;
+    assert_eq!(overdue(&*store).await, ["2"]);
+    assert_eq!(verdict(&*store, "1").await, Verdict::Settled { status: None });
+    assert_eq!(close(&*store, &["1", "2"]).await, 1);
+    assert_eq!(status_of(&database).await, map([("1", "NULL"), ("2", "4")]));
+}

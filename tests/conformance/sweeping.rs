@@ -1,0 +1,169 @@
+//! The sweep's pages.
+
+use std::time::Duration;
+
+use order_closer::store::DueQuery;
+
+use super::{
+    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, open, overdue, plain_orders, settings, sorted_ids, sweep, time_type,
+};
+use crate::support::wait;
+
+/// The point in time so many seconds from now, in the column that `plain_orders` makes.
+fn seconds_from_now(kind: Kind, seconds: i64) -> String {
+    match kind {
+        Kind::Postgres => format!("now() + interval '{seconds} seconds'"),
+        Kind::MariaDb => format!("NOW(6) + INTERVAL {seconds} SECOND"),
+        Kind::Sqlite => format!("strftime('%Y-%m-%d %H:%M:%f', 'now', '{seconds} seconds')"),
+    }
+}
+
+pub async fn pages_hold_every_order_once_oldest_first(database: Database) {
+    plain_orders(&database).await;
+    // Three statuses, and deadlines that up to seven orders share, in no order.
+    let rows: Vec<String> = (0..300_i64)
+        .map(|n| {
+            let number = n * 7_919 % 300;
+            format!("({number}, {}, '2020-01-01 00:00:{:02}')", [0, 2, 5][usize::try_from(number % 3).unwrap_or(0)], number % 43)
+        })
+        .collect();
+    database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES {}", rows.join(", "))).await;
+    database
+        .execute(&format!(
+            "INSERT INTO orders (order_no, status, expires_at) VALUES (1000, 1, {PAST}), (1001, 0, {FUTURE}), (1002, 5, NULL)"
+        ))
+        .await;
+    let store = open(&settings(&database).set("orders.unpaid", vec![0, 2, 5])).await;
+    let mut expected: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+    expected.sort();
+    for limit in [1, 7, 100, 299, 300, 301, 5_000] {
+        let pages = sweep(&*store, Duration::ZERO, limit).await;
+        let (last, full) = pages.split_last().expect("there is a page");
+        assert!(full.iter().all(|page| page.len() == limit as usize), "a page that is not the last one has {limit} rows");
+        assert!(last.len() <= limit as usize);
+        let rows = pages.concat();
+        assert_eq!(rows.len(), 300, "with pages of {limit}");
+        assert_eq!(sorted_ids(&rows), expected, "with pages of {limit}");
+        assert!(rows.iter().all(|row| !row.locked));
+        for status in ["0", "2", "5"] {
+            let deadlines: Vec<_> = rows.iter().filter(|row| row.status.as_deref() == Some(status)).map(|row| row.deadline).collect();
+            assert_eq!(deadlines.len(), 100);
+            assert!(deadlines.is_sorted(), "oldest first, with pages of {limit}");
+        }
+    }
+}
+
+/// Ids decide the order among equal deadlines, by whatever rules the column compares texts.
+pub async fn pages_of_text_ids(database: Database) {
+    create_orders(
+        &database,
+        by_kind(database.kind, "text", "varchar(40) COLLATE utf8mb4_general_ci", "text"),
+        "integer",
+        time_type(database.kind),
+    )
+    .await;
+    let mut expected: Vec<String> = ["a", "B", "c", "D", "ä-1", "z z", "10", "9", "_", "-", "it's", "100%"].map(String::from).into();
+    for id in &expected {
+        database.execute(&format!("INSERT INTO orders VALUES ('{}', 0, {PAST}, NULL)", id.replace('\'', "''"))).await;
+    }
+    expected.sort();
+    let store = open(&settings(&database)).await;
+    for limit in [1, 2, 5, 12] {
+        assert_eq!(sorted_ids(&sweep(&*store, Duration::ZERO, limit).await.concat()), expected, "with pages of {limit}");
+    }
+}
+
+pub async fn only_what_is_within_the_horizon(database: Database) {
+    plain_orders(&database).await;
+    for (id, seconds) in [(1, -3_600), (2, -1), (3, 600), (4, 1_200), (5, 86_400)] {
+        let moment = seconds_from_now(database.kind, seconds);
+        database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES ({id}, 0, {moment})")).await;
+    }
+    let store = open(&settings(&database)).await;
+    assert_eq!(overdue(&*store).await, ["1", "2"]);
+    let within = async |seconds| sorted_ids(&sweep(&*store, Duration::from_secs(seconds), 3).await.concat());
+    assert_eq!(within(0).await, ["1", "2"]);
+    assert_eq!(within(900).await, ["1", "2", "3"]);
+    assert_eq!(within(1_500).await, ["1", "2", "3", "4"]);
+    assert_eq!(within(100_000).await, ["1", "2", "3", "4", "5"]);
+    let rows = sweep(&*store, Duration::from_secs(900), 10).await.concat();
+    let third = rows.iter().find(|row| row.id.as_str() == "3").expect("it is within the horizon");
+    let deadline = third.deadline.expect("it has one");
+    assert!(deadline > host_now() + 500_000_000 && deadline > third.now, "{third:?}");
+}
+
+pub async fn counts_what_is_overdue(database: Database) {
+    plain_orders(&database).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec![0, 2])).await;
+    assert_eq!(store.count_overdue().await, Ok(0));
+    assert_eq!(overdue(&*store).await, [""; 0]);
+    database
+        .execute(&format!(
+            "INSERT INTO orders (order_no, status, expires_at)
+             VALUES (1, 0, {PAST}), (2, 2, {PAST}), (3, 1, {PAST}), (4, 0, {FUTURE}), (5, 0, NULL), (6, NULL, {PAST})"
+        ))
+        .await;
+    assert_eq!(store.count_overdue().await, Ok(2));
+    assert_eq!(overdue(&*store).await, ["1", "2"]);
+}
+
+/// How many rows of the table the server has read for all sessions that have ended.
+pub async fn rows_read(database: &Database) -> i64 {
+    database
+        .number(by_kind(
+            database.kind,
+            "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'orders'",
+            "SELECT coalesce(sum(rows_read), 0) FROM information_schema.table_statistics WHERE table_schema = database() AND table_name = 'orders'",
+            "",
+        ))
+        .await
+}
+
+/// 60,000 orders, nearly all of them settled, and the statistics that a server in use has.
+pub async fn many_orders(database: &Database) {
+    plain_orders(database).await;
+    for chunk in 0..30 {
+        let rows: Vec<String> = (chunk * 2_000..(chunk + 1) * 2_000).map(|number| format!("({number}, 1, {PAST})")).collect();
+        database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES {}", rows.join(", "))).await;
+    }
+    database.execute(&format!("UPDATE orders SET status = 0 WHERE order_no < 30; UPDATE orders SET status = 0, expires_at = {FUTURE} WHERE order_no BETWEEN 100 AND 5000")).await;
+    database.execute(by_kind(database.kind, "ANALYZE orders", "ANALYZE TABLE orders", "ANALYZE")).await;
+}
+
+pub async fn reads_only_what_is_due(mut database: Database) {
+    many_orders(&database).await;
+    database.disconnect().await;
+    let store = open(&settings(&database)).await;
+    let catalogue = store.catalogue().await.expect("the catalogue can be read");
+    assert_eq!(catalogue.sweep_index.found.as_deref(), Some("orders_due"), "{catalogue:?}");
+    let before = settled_rows_read(&database).await;
+    for _ in 0..3 {
+        assert_eq!(sweep(&*store, Duration::from_secs(2), 10).await.concat().len(), 30);
+    }
+    let page = store.due(&DueQuery { ahead: Duration::ZERO, limit: 5, after: None }).await.expect("what is due can be read");
+    assert_eq!(page.rows.len(), 5);
+    store.close().await;
+    let read = rows_read_since(&database, before, 95).await;
+    assert!(read < 1_000, "{read} rows were read to find 95");
+}
+
+/// A reading that no longer changes: servers count with delay.
+pub async fn settled_rows_read(database: &Database) -> i64 {
+    let mut last = rows_read(database).await;
+    let mut equal = 0;
+    wait::until("the server has counted the rows read so far", async || {
+        let now = rows_read(database).await;
+        equal = if now == last { equal + 1 } else { 0 };
+        last = now;
+        equal > 20
+    })
+    .await;
+    last
+}
+
+/// How many rows were read since, once it is at least as many as are known to have been.
+pub async fn rows_read_since(database: &Database, before: i64, at_least: i64) -> i64 {
+    wait::some("the server has counted the rows read", async || Some(rows_read(database).await - before).filter(|read| *read >= at_least))
+        .await;
+    settled_rows_read(database).await - before
+}

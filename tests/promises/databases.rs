@@ -1,0 +1,162 @@
+//! The database away when the daemon starts, killed in the middle of a batch, frozen: what was not
+//! committed is done again, what was committed is not.
+
+use super::{assert_on_time, listening};
+use crate::support::{Daemon, Database, Kind, Redis, Shop, mariadb::MariaDb, postgres::Postgres, wait};
+
+/// A server of the test's own, of either kind.
+enum Server {
+    Postgres(Postgres),
+    MariaDb(MariaDb),
+}
+
+impl Server {
+    fn start(kind: Kind) -> Self {
+        match kind {
+            Kind::Postgres => Self::Postgres(Postgres::options().start()),
+            Kind::MariaDb => Self::MariaDb(MariaDb::options().start()),
+            Kind::Sqlite => panic!("SQLite has no server"),
+        }
+    }
+
+    async fn shop(&self) -> Shop {
+        Shop::in_database(match self {
+            Self::Postgres(server) => Database::on_postgres(server).await,
+            Self::MariaDb(server) => Database::on_mariadb(server).await,
+        })
+        .await
+    }
+
+    fn kill(&self) {
+        match self {
+            Self::Postgres(server) => server.kill(),
+            Self::MariaDb(server) => server.kill(),
+        }
+    }
+
+    fn start_again(&mut self) {
+        match self {
+            Self::Postgres(server) => server.start_again(),
+            Self::MariaDb(server) => server.start_again(),
+        }
+    }
+
+    fn freeze(&self) {
+        match self {
+            Self::Postgres(server) => server.freeze(),
+            Self::MariaDb(server) => server.freeze(),
+        }
+    }
+
+    fn thaw(&self) {
+        match self {
+            Self::Postgres(server) => server.thaw(),
+            Self::MariaDb(server) => server.thaw(),
+        }
+    }
+}
+
+async fn killed_in_the_middle_of_a_batch(kind: Kind) {
+    const COUNT: i64 = 3_000;
+    let redis = Redis::start();
+    let mut server = Server::start(kind);
+    let mut shop = server.shop().await;
+    let settings = shop.settings_with(&redis).set("close.batch_size", 40);
+    shop.orders_due_in(1..=COUNT, -1_000).await;
+    let daemon = Daemon::start(&settings);
+    for round in 1..=3 {
+        wait::until("it has closed some more", async || shop.closed().await >= round * 200).await;
+        server.kill();
+        daemon.until_line("it waits", |line| line.contains("database unavailable") || line.contains("the sweep failed")).await;
+        // It stands still while we count.
+        daemon.freeze();
+        server.start_again();
+        shop.database.disconnect().await;
+        let closed = shop.closed().await;
+        assert!(closed < COUNT, "killed too late to matter");
+        daemon.thaw();
+    }
+    shop.until_all_settled().await;
+    shop.orders_due_in(COUNT + 1..=COUNT + 20, 2_500).await;
+    shop.write_keys(&redis, 0).await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    let outcome = shop.assert_outcome().await;
+    assert_eq!(outcome.closed.len(), 3_020);
+    let late = outcome.closed.iter().find(|(number, millis)| **number > COUNT && **millis > super::ON_TIME_MILLIS);
+    assert_eq!(late, None, "on time again after its return");
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_of_a_batch_in_postgres() {
+    killed_in_the_middle_of_a_batch(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_of_a_batch_in_mariadb() {
+    killed_in_the_middle_of_a_batch(Kind::MariaDb).await;
+}
+
+/// Away at first, then frozen while orders fall due, with statements on their way.
+async fn absent_then_frozen(kind: Kind) {
+    let redis = Redis::start();
+    let mut server = Server::start(kind);
+    let mut shop = server.shop().await;
+    shop.orders_due_in(1..=100, -1_000).await;
+    server.kill();
+    let daemon = Daemon::start(&shop.settings_with(&redis).set("database.timeout", "1s").set("close.batch_size", 20));
+    let warning = daemon.until_logged("waiting for the database").await;
+    assert!(warning.contains("WARN"), "{warning}");
+    server.start_again();
+    shop.database.disconnect().await;
+    daemon.until_logged("orders table fits").await;
+    daemon.until_logged("listening for expired keys").await;
+    shop.until_all_settled().await;
+
+    let orders: Vec<(i64, i64)> = (101..=600).map(|number| (number, 1_000 + number * 5)).collect();
+    shop.orders(&orders).await;
+    shop.write_keys(&redis, 0).await;
+    wait::until("some more orders are closed", async || shop.closed().await >= 150).await;
+    server.freeze();
+    daemon.until_logged("database unavailable; waiting for it").await;
+    server.thaw();
+    shop.until_all_settled().await;
+    daemon.until_logged("database available again").await;
+    shop.orders_due_in(601..=620, 2_500).await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    let outcome = shop.assert_outcome().await;
+    assert_eq!(outcome.closed.len(), 620);
+    let last = outcome.closed.into_iter().filter(|(number, _)| *number > 600).collect();
+    assert_on_time(&crate::support::shop::Outcome { closed: last, ..Default::default() });
+    assert_eq!(daemon.logged("\"ERROR\""), 0, "nothing needed a hand");
+}
+
+#[tokio::test]
+async fn absent_then_frozen_in_postgres() {
+    absent_then_frozen(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn absent_then_frozen_in_mariadb() {
+    absent_then_frozen(Kind::MariaDb).await;
+}
+
+/// Somebody else's long transaction locks the whole file, longer than anybody waits for it.
+#[tokio::test]
+async fn a_locked_sqlite_file() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let daemon = listening(&shop.settings_with(&redis).set("database.timeout", "500ms")).await;
+    shop.orders_due_in(1..=100, 500).await;
+    shop.write_keys(&redis, 0).await;
+    let transaction = shop.database.begin().await;
+    wait::until("all are overdue", async || shop.overdue().await == 100).await;
+    // Longer than the daemon waits for a lock.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    transaction.rollback().await;
+    wait::within(std::time::Duration::from_secs(4), "all close when the lock is gone", async || shop.closed().await == 100).await;
+    daemon.stop().await;
+    assert_eq!(shop.assert_outcome().await.closed.len(), 100);
+    assert_eq!(daemon.summary().count("rejected"), 0);
+}

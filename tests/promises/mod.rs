@@ -1,0 +1,70 @@
+//! The promises (never early, never a paid order, once, nothing lost, on time, a bad order harms itself
+//! only), each kept by the real daemon while something around it goes wrong.
+//!
+//! Every test ends by balancing the shop's whole account: each order's status, the stock, the closures.
+
+/// Keys that expire earlier or later than their rows, postponed deadlines, orders opened again.
+mod clocks;
+/// The database away, killed in the middle of a batch, frozen.
+mod databases;
+/// The daemon killed, stopped, stopped twice.
+mod ends;
+/// Notifications that get lost, come twice, or are forged.
+mod events;
+/// Rows that a payment in progress has locked.
+mod locks;
+/// Orders that their database refuses to close.
+mod poison;
+/// Payments that race the deadline.
+mod races;
+/// Redis away, killed, frozen, emptied, restarted without its setting.
+mod redis;
+/// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
+mod redis_access;
+/// Tables without an index, and deadlines in local time.
+mod tables;
+/// Several daemons and reconciles at once.
+mod together;
+
+use crate::support::{Daemon, Settings, shop::Outcome};
+
+/// What every order that is closed on time is closed within, however busy the machine is.
+const ON_TIME_MILLIS: i64 = 5_000;
+
+/// Makes one test of a case for each kind of database.
+macro_rules! on_each_database {
+    ($($case:ident)+) => {$(
+        mod $case {
+            use crate::support::Kind;
+
+            #[tokio::test]
+            async fn in_postgres() {
+                super::$case(Kind::Postgres).await;
+            }
+
+            #[tokio::test]
+            async fn in_mariadb() {
+                super::$case(Kind::MariaDb).await;
+            }
+
+            #[tokio::test]
+            async fn in_sqlite() {
+                super::$case(Kind::Sqlite).await;
+            }
+        }
+    )+};
+}
+use on_each_database;
+
+/// Starts a daemon, and waits until it listens.
+async fn listening(settings: &Settings) -> Daemon {
+    let daemon = Daemon::start(settings);
+    daemon.until_logged("listening for expired keys").await;
+    daemon
+}
+
+/// Fails unless every closed order was closed on time.
+fn assert_on_time(outcome: &Outcome) {
+    let late: Vec<_> = outcome.closed.iter().filter(|(_, millis)| **millis > ON_TIME_MILLIS).collect();
+    assert!(late.is_empty(), "closed late, order and milliseconds: {late:?}");
+}

@@ -1,0 +1,230 @@
+//! The configuration: an error names the key and where it was set, and no password is ever shown.
+
+use std::path::Path;
+
+use order_closer::config::{self, Loaded};
+use proptest::prelude::*;
+
+use crate::support::{Settings, process};
+
+/// Loads TOML text from a file; an error comes with that file's name.
+fn load(toml: &str) -> Result<Loaded, (String, String)> {
+    let folder = process::folder();
+    let file = folder.path().join("order-closer.toml");
+    std::fs::write(&file, toml).expect("a file can be written");
+    config::load(Some(&file)).map_err(|message| (message, file.display().to_string()))
+}
+
+/// Loading fails, and the message names the key and the file.
+#[track_caller]
+fn assert_wrong(settings: &Settings, key: &str) -> String {
+    let toml = settings.toml();
+    match load(&toml) {
+        Ok(_) => panic!("accepted:\n{toml}"),
+        Err((message, file)) => {
+            assert!(message.contains(key) && message.contains(&file), "{key} or {file} is missing in: {message}\n{toml}");
+            message
+        }
+    }
+}
+
+/// The keys of all settings; those of a deadline stand in one table.
+fn keys() -> Vec<String> {
+    load("").unwrap_or_else(|(message, _)| panic!("{message}")).settings().into_iter().map(|setting| setting.key).collect()
+}
+
+#[test]
+fn the_empty_file_is_all_defaults() {
+    let keys = keys();
+    for key in ["redis.url", "database.url", "orders.table", "orders.unpaid", "close.retry.attempts", "sweep.every", "log.format"] {
+        assert!(keys.iter().any(|found| found == key), "{key} is missing in {keys:?}");
+    }
+    let loaded = load("").unwrap_or_else(|(message, _)| panic!("{message}"));
+    assert!(loaded.settings().iter().all(|setting| setting.source == "the default"), "{:#?}", loaded.settings());
+}
+
+#[test]
+fn every_setting_says_where_it_was_set() {
+    let settings = Settings::new().set("sweep.every", "3s").set("orders.unpaid", vec![0, 9]);
+    let loaded = load(&settings.toml()).unwrap_or_else(|(message, _)| panic!("{message}"));
+    for setting in loaded.settings() {
+        let from_file = ["sweep.every", "orders.unpaid"].contains(&setting.key.as_str());
+        assert_eq!(setting.source.ends_with("order-closer.toml"), from_file, "{setting:?}");
+    }
+    let every = loaded.settings().into_iter().find(|setting| setting.key == "sweep.every").expect("it is a setting");
+    assert_eq!(every.value, "\"3s\"");
+}
+
+#[test]
+fn a_missing_file_and_a_broken_one_are_errors() {
+    let missing = config::load(Some(Path::new("/nonexistent/order-closer.toml"))).map(drop);
+    assert!(missing.is_err_and(|message| message.contains("/nonexistent/order-closer.toml")));
+    let (message, _) = load("[redis\nurl = 1").map(drop).expect_err("this is no TOML");
+    assert!(message.contains("expected") || message.contains("TOML"), "{message}");
+}
+
+#[test]
+fn a_misspelt_key_is_an_error() {
+    for key in keys() {
+        // A deadline has a required key; without it that one would be reported.
+        let settings =
+            if key.starts_with("orders.deadline.") { Settings::new().set("orders.deadline.column", "x") } else { Settings::new() };
+        // Whatever stands below these is the user's.
+        if key.starts_with("orders.set") {
+            continue;
+        }
+        let misspelt = format!("{key}z");
+        let last = misspelt.rsplit('.').next().unwrap_or_default();
+        assert_wrong(&settings.set(&misspelt, 1), last);
+    }
+    assert_wrong(&Settings::new().set("rediss.url", "redis://127.0.0.1"), "rediss");
+    assert_wrong(&Settings::new().set("verbose", true), "verbose");
+}
+
+#[test]
+fn a_value_of_a_senseless_type_is_an_error() {
+    for key in keys() {
+        let senseless: toml::Value = toml::Value::Array(vec![toml::Value::Array(vec![])]);
+        let settings =
+            if key.starts_with("orders.deadline.") { Settings::new().set("orders.deadline.column", "x") } else { Settings::new() };
+        assert_wrong(&settings.set(&key, senseless), &key);
+    }
+}
+
+#[test]
+fn a_senseless_value_is_an_error() {
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "redis.url",
+            &[
+                "",
+                "127.0.0.1:6379",
+                "http://127.0.0.1",
+                "redis://",
+                "redis://h/abc",
+                "redis://h/256",
+                "redis://h?x=1",
+                "redis+unix://h/s",
+                "redis://h:x",
+            ],
+        ),
+        ("redis.key_prefix", &[""]),
+        ("redis.listen", &["", "some", "ALL"]),
+        ("database.url", &["", "orders.db", "oracle://h/db", "mysql://h:99999/db"]),
+        ("database.time_zone", &["", "8", "+8", "+8:00", "+08:0", "+15:00", "+08:60", "UTC+8", "GMT-3", "Asia/Shang hai", "x';--"]),
+        ("database.timeout", &["", "5", "-5s", "0s", "5 apples"]),
+        ("orders.table", &["", ".", "a.", "a.b.c", "a;b", "\"a", "\"a\"b", "it's", "a\nb"]),
+        ("orders.id", &["", "a.b", "a;b", "`a"]),
+        ("orders.status", &["", "a.b"]),
+        ("orders.unpaid", &["", "it's", "a\"b", "a\\b", "a\nb"]),
+        ("orders.closed", &["", "it's"]),
+        ("close.retry.initial", &["0s", "soon"]),
+        ("close.retry.max", &["", "soon"]),
+        ("sweep.every", &["0s", "1", "often"]),
+        ("sweep.ahead", &["", "2"]),
+        ("shutdown.timeout", &["0s", "10"]),
+        ("log.format", &["", "xml", "JSON"]),
+        ("log.summary", &["0s"]),
+    ];
+    for (key, values) in cases {
+        for value in *values {
+            assert_wrong(&Settings::new().set(key, *value), key);
+        }
+    }
+    let numbers: &[(&str, &[i64])] = &[
+        ("close.batch_size", &[0, -1, 5_001]),
+        ("close.workers", &[0, -1, 65]),
+        ("close.inbox", &[0, 499]),
+        ("close.retry.attempts", &[0, 1_001, -1]),
+        ("sweep.page", &[0, 9, 100_001, 1 << 40]),
+        ("sweep.every", &[1]),
+        ("redis.key_prefix", &[7]),
+        // The default lists 0 as unpaid.
+        ("orders.closed", &[0]),
+    ];
+    for (key, values) in numbers {
+        for value in *values {
+            assert_wrong(&Settings::new().set(key, *value), key);
+        }
+    }
+    assert_wrong(&Settings::new().set("orders.unpaid", Vec::<i64>::new()), "orders.unpaid");
+    assert_wrong(&Settings::new().set("orders.set.status", "5"), "orders.set");
+    assert_wrong(&Settings::new().add("[orders.deadline]\ncolumn = 'c'\nunit = 'minutes'"), "orders.deadline.unit");
+    assert_wrong(&Settings::new().add("[orders.deadline]\ncolumn = 'c'\nplus = '30'"), "orders.deadline.plus");
+}
+
+/// A password, as it stands in a URL and as it is meant. Its beginning occurs in nothing else, and is longer than the
+/// random part of a temporary folder's name.
+fn passwords() -> impl Strategy<Value = (String, String)> {
+    proptest::collection::vec(
+        prop_oneof!["[a-zA-Z0-9]", Just("@".into()), Just(":".into()), Just("/".into()), Just("%".into()), Just("ü".into())],
+        4..12,
+    )
+    .prop_map(|parts| {
+        let plain = format!("Zq9xZq9x{}", parts.concat());
+        let encoded = plain
+            .bytes()
+            .map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .collect();
+        (encoded, plain)
+    })
+}
+
+fn hides(shown: &str, (encoded, plain): &(String, String)) -> Result<(), TestCaseError> {
+    prop_assert!(!shown.contains(encoded.as_str()) && !shown.contains(plain.as_str()) && !shown.contains("Zq9xZq9x"), "{}", shown);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_password_is_shown(password in passwords(), other in passwords(), tls in any::<bool>()) {
+        let redis = format!("{}://user:{}@127.0.0.1:6379/3", if tls { "rediss" } else { "redis" }, password.0);
+        for database in [
+            format!("postgres://user:{}@127.0.0.1/db", other.0),
+            format!("postgres://127.0.0.1/db?user=u&password={}", other.0),
+            format!("mysql://user:{}@127.0.0.1/db?ssl-mode=disabled", other.0),
+        ] {
+            let settings = Settings::new().set("redis.url", redis.as_str()).set("database.url", database.as_str());
+            let loaded = load(&settings.toml()).map_err(|(message, _)| TestCaseError::fail(message))?;
+            let config = &loaded.config;
+            let listed: Vec<String> = loaded.settings().into_iter().map(|setting| format!("{setting:?} {}", setting.value)).collect();
+            let shown = [format!("{config:?} {config:#?}"), config.redis.url.to_string(), config.database.url.to_string(), listed.concat()].concat();
+            hides(&shown, &password)?;
+            hides(&shown, &other)?;
+            prop_assert_eq!(config.database.url.secret(), database.as_str());
+            prop_assert_eq!(config.redis.url.database, 3);
+        }
+    }
+
+    #[test]
+    fn no_password_is_shown_in_an_error(password in passwords()) {
+        let wrong = [
+            ("redis.url", format!("redis://user:{}@127.0.0.1:notaport/3", password.0)),
+            ("redis.url", format!("redis://user:{}@127.0.0.1:6379/many", password.0)),
+            ("redis.url", format!("redis://:{}@127.0.0.1:6379?timeout=1", password.0)),
+            ("redis.url", format!("http://user:{}@127.0.0.1", password.0)),
+            ("redis.url", format!("redis+unix://user:{}@host/run/redis.sock", password.0)),
+            ("database.url", format!("postgres://user:{}@127.0.0.1:99999/db", password.0)),
+            ("database.url", format!("mysql://user:{}@:3306/db", password.0)),
+            ("database.url", format!("oracle://user:{}@127.0.0.1/db", password.0)),
+            ("database.url", format!("postgres:/user:{}@127.0.0.1/db", password.0)),
+        ];
+        for (key, url) in wrong {
+            let settings = Settings::new().set(key, url.as_str());
+            let Err((message, _)) = load(&settings.toml()) else { return Err(TestCaseError::fail(format!("{url} was accepted"))) };
+            prop_assert!(message.contains(key), "{}", message);
+            hides(&message, &password)?;
+        }
+    }
+
+    #[test]
+    fn no_text_makes_loading_panic(text in "\\PC{0,60}", key in proptest::sample::select(keys())) {
+        drop(load(&text));
+        let settings = if key.starts_with("orders.deadline.") { Settings::new().set("orders.deadline.column", "x") } else { Settings::new() };
+        if let Err((message, _)) = load(&settings.set(&key, text).toml()) {
+            prop_assert!(message.contains(&key), "{}", message);
+        }
+    }
+}

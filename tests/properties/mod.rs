@@ -1,0 +1,5 @@
+//! What holds for all inputs, through the public interface.
+
+mod configuration;
+mod ids;
+mod judging;

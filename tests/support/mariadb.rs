@@ -1,0 +1,164 @@
+//! A MariaDB server: one for all tests, or one of a test's own that may be killed.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
+
+use nix::{
+    sys::signal::Signal,
+    unistd::{Uid, User},
+};
+
+use super::{ports, process, process::Process, wait};
+
+/// How a MariaDB is to be started.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    arguments: Vec<String>,
+}
+
+impl Options {
+    /// One more argument, such as `--lower-case-table-names=1`.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// The zone of sessions that choose none, such as `+08:00`; UTC otherwise.
+    #[must_use]
+    pub fn time_zone(self, zone: &str) -> Self {
+        self.argument(&format!("--default-time-zone={zone}"))
+    }
+
+    /// Starts it.
+    #[must_use]
+    pub fn start(self) -> MariaDb {
+        let folder = process::folder();
+        let home = folder.path().to_owned();
+        MariaDb::new(self, home, Some(folder))
+    }
+}
+
+/// A running MariaDB; dropping it kills it.
+#[derive(Debug)]
+pub struct MariaDb {
+    options: Options,
+    home: PathBuf,
+    port: u16,
+    process: Process,
+    _folder: Option<tempfile::TempDir>,
+}
+
+static SHARED: LazyLock<MariaDb> = LazyLock::new(|| MariaDb::new(Options::default(), process::lasting_folder(), None));
+
+impl MariaDb {
+    /// The server of all tests, in UTC. Nobody may stop it or change its settings.
+    pub fn shared() -> &'static Self {
+        &SHARED
+    }
+
+    /// A server of the test's own.
+    #[must_use]
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    fn new(options: Options, home: PathBuf, folder: Option<tempfile::TempDir>) -> Self {
+        let mut install = process::mortal(process::find_program(&["mariadb-install-db", "mysql_install_db"]));
+        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        install.arg(user_argument()).arg(format!("--datadir={}", home.join("data").display())).arg(format!("--tmpdir={}", home.display()));
+        process::run("mariadb-install-db", install);
+        let (process, port) = ports::with_free("mariadbd", |port| Ok((launch(&options, &home, port)?, port)));
+        Self { options, home, port, process, _folder: folder }
+    }
+
+    /// The URL of a database; `mysql` is always there.
+    pub fn url(&self, database: &str) -> String {
+        format!("mysql://root@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        process::read(&self.home.join("log"))
+    }
+
+    /// `kill -9`.
+    pub fn kill(&self) {
+        self.process.kill();
+    }
+
+    /// SIGSTOP: connections stay open and nothing answers.
+    pub fn freeze(&self) {
+        self.process.signal(Signal::SIGSTOP);
+    }
+
+    /// SIGCONT.
+    pub fn thaw(&self) {
+        self.process.signal(Signal::SIGCONT);
+    }
+
+    /// Starts it again on the same port with the same data.
+    pub fn start_again(&mut self) {
+        self.kill();
+        self.process = launch(&self.options, &self.home, self.port).unwrap_or_else(|error| panic!("MariaDB does not start again: {error}"));
+    }
+
+    /// The statements that make these zones of the tz database known to the server.
+    pub fn time_zone_tables(zones: &[&str]) -> String {
+        let program = process::find_program(&["mariadb-tzinfo-to-sql", "mysql_tzinfo_to_sql"]);
+        let load = |zone: &&str| {
+            let mut command = std::process::Command::new(&program);
+            command.arg(format!("/usr/share/zoneinfo/{zone}")).arg(zone);
+            process::run("mariadb-tzinfo-to-sql", command)
+        };
+        zones.iter().map(load).collect()
+    }
+}
+
+/// Without being told, `mariadbd` refuses to run as root.
+fn user_argument() -> String {
+    let user = User::from_uid(Uid::effective()).ok().flatten().expect("the user has a name");
+    format!("--user={}", user.name)
+}
+
+fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> {
+    let log = home.join("log");
+    std::fs::remove_file(&log).ok();
+    let mut command = process::mortal(process::find_program(&["mariadbd", "mysqld"]));
+    command.current_dir(home).args([
+        "--no-defaults".into(),
+        user_argument(),
+        format!("--datadir={}", home.join("data").display()),
+        // A server that starts deletes the temporary tables of every other server that uses the same folder.
+        format!("--tmpdir={}", home.display()),
+        format!("--socket={}", home.join("sock").display()),
+        format!("--pid-file={}", home.join("pid").display()),
+        format!("--port={port}"),
+        "--bind-address=127.0.0.1".into(),
+        "--skip-name-resolve".into(),
+        "--max-connections=500".into(),
+        "--default-time-zone=+00:00".into(),
+        "--character-set-server=utf8mb4".into(),
+        "--innodb-buffer-pool-size=64M".into(),
+        // Counts the rows read of each table.
+        "--userstat=1".into(),
+        // A killed process loses nothing by this, only a killed machine would.
+        "--innodb-flush-log-at-trx-commit=2".into(),
+    ]);
+    command.args(&options.arguments);
+    process::log_to(&mut command, &log);
+    let process = Process::spawn("mariadbd", command);
+    // Its own log tells; whoever answers on the port might be somebody else's server.
+    wait::blocking("mariadbd is ready", || match process.ended() {
+        Some(status) => Err(format!("{status}\n{}", process::read(&log))),
+        None => Ok(process::read(&log).contains("ready for connections")),
+    })?;
+    Ok(process)
+}

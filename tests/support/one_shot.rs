@@ -1,0 +1,105 @@
+//! One-shot commands: with environment variables, on a terminal, without a configuration file.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+use tempfile::TempDir;
+
+use super::{
+    daemon::{Finished, PROGRAM, without_foreign_settings},
+    process,
+    settings::Settings,
+    wait,
+};
+
+/// A command that runs to its end, such as `reconcile --json`.
+#[derive(Debug)]
+pub struct OneShot {
+    folder: TempDir,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, String)>,
+    terminal: bool,
+}
+
+impl OneShot {
+    /// One with just these arguments, and no `--config` among them.
+    #[must_use]
+    pub fn new(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(OsString::from).collect();
+        Self { folder: process::folder(), arguments, environment: Vec::new(), terminal: false }
+    }
+
+    /// One with these settings in a configuration file.
+    #[must_use]
+    pub fn with(settings: &Settings, arguments: &[&str]) -> Self {
+        let mut one = Self::new(arguments);
+        settings.write(&one.config_file());
+        let config = ["--config".into(), one.config_file().into_os_string()];
+        one.arguments.splice(..0, config);
+        one
+    }
+
+    /// Its configuration file, whether or not it has one.
+    pub fn config_file(&self) -> PathBuf {
+        self.folder.path().join("order-closer.toml")
+    }
+
+    /// The folder in which it runs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The same with other arguments.
+    #[must_use]
+    pub fn arguments(mut self, arguments: &[&str]) -> Self {
+        let config = self.arguments.iter().position(|word| word == "--config").map_or(0, |at| at + 2);
+        self.arguments.splice(config.., arguments.iter().map(OsString::from));
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Gives it a terminal, whose output is the result's `stdout`: results, logs and progress alike.
+    #[must_use]
+    pub fn on_terminal(mut self) -> Self {
+        self.terminal = true;
+        self
+    }
+
+    /// Runs it.
+    pub async fn run(&self) -> Finished {
+        let mut command = if self.terminal {
+            let words: Vec<String> = self.arguments.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+            assert!(words.iter().all(|word| word.matches('\'').count() == 2), "{words:?} can't be put in quotes");
+            let line = format!("stty cols 120 rows 40; exec '{PROGRAM}' {}", words.join(" "));
+            let mut command = process::mortal("script");
+            command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
+            command
+        } else {
+            let mut command = process::mortal(PROGRAM);
+            command.args(&self.arguments);
+            command
+        };
+        command.current_dir(self.folder.path());
+        without_foreign_settings(&mut command);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let mut command = tokio::process::Command::from(command);
+        command.kill_on_drop(true);
+        let output = tokio::time::timeout(wait::LIMIT, command.output()).await;
+        let output = output
+            .unwrap_or_else(|_| panic!("{:?} has not ended after {:?}", self.arguments, wait::LIMIT))
+            .expect("the binary can be started");
+        Finished {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
