@@ -166,7 +166,7 @@ async fn frozen_while_the_daemon_stops() {
     let daemon = listening(&settings(&shop, &redis).set("shutdown.timeout", "20s")).await;
     shop.orders_due_in(1..=20, 10).await;
     shop.orders_due_in(21..=40, 3_600_000).await;
-    shop.until_none_overdue().await;
+    wait::until_eq("the number of closed orders", 20, async || shop.closed().await).await;
     redis.freeze();
     let asked = std::time::Instant::now();
     daemon.stop().await;

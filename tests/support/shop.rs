@@ -276,11 +276,6 @@ impl Shop {
         self.database.number(&format!("SELECT count(*) FROM orders WHERE status = {UNPAID} AND expires_at <= {now}")).await
     }
 
-    /// Waits until no order is unpaid and overdue.
-    pub async fn until_none_overdue(&self) {
-        wait::until_eq("the number of overdue orders", 0, async || self.overdue().await).await;
-    }
-
     /// Waits until every order with a deadline is paid or closed, deadlines in the future included.
     pub async fn until_all_settled(&self) {
         let sql = format!("SELECT count(*) FROM orders WHERE status = {UNPAID} AND expires_at IS NOT NULL");
