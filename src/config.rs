@@ -112,6 +112,14 @@ pub struct Orders {
     pub set: BTreeMap<ColumnName, String>,
 }
 
+impl Orders {
+    /// Whether closing sets this column, besides the status.
+    #[must_use]
+    pub fn sets(&self, column: &ColumnName) -> bool {
+        self.set.keys().any(|set| set.as_str().eq_ignore_ascii_case(column.as_str()))
+    }
+}
+
 impl Default for Orders {
     fn default() -> Self {
         Self {

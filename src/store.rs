@@ -110,12 +110,26 @@ pub trait Transaction: Send {
     /// As the database says, sorted.
     async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
 
-    /// Sets these orders, which must be locked and unpaid, to the closed status, then runs the
-    /// user's statements. Returns how many rows changed their status.
+    /// Locks, judges and updates by one statement, where the database and the table allow that: sets those
+    /// of these orders that are unpaid and due to the closed status, and returns their rows, whose status
+    /// and lock the statement itself has asked for. What it leaves out is for the three steps one by one.
+    ///
+    /// # Errors
+    /// As the database says, sorted; [`StoreError::Conflict`] when somebody holds one of the rows.
+    async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Sets these orders, which must be locked and unpaid, to the closed status. Returns how many rows
+    /// changed.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn close(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
+    async fn update(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
+
+    /// Runs the user's statements for these orders, which this transaction has closed.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<(), StoreError>;
 
     /// Commits.
     ///
@@ -154,9 +168,11 @@ async fn connect(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
 /// As the database says, sorted.
 pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     let mut transaction = store.begin().await?;
+    transaction.close_due(&[]).await?;
     transaction.lock(&[]).await?;
     transaction.peek(&[]).await?;
-    transaction.close(&[]).await?;
+    transaction.update(&[]).await?;
+    transaction.run_close_sql(&[]).await?;
     transaction.rollback().await;
     Ok(())
 }

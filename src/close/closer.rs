@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -10,7 +10,10 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tracing::debug;
 
 use crate::{
-    close::{inbox::Pending, transaction::lock_judge_update},
+    close::{
+        inbox::Pending,
+        transaction::{Way, lock_judge_update},
+    },
     order::{OrderId, Verdict},
     store::{Store, StoreError},
 };
@@ -18,6 +21,9 @@ use crate::{
 /// For how long conflicts are retried before the batch is split, or its last order left for later. Less
 /// than the stores wait for a lock: a row that somebody holds is not given up by asking again.
 const CONFLICT_PATIENCE: Duration = Duration::from_millis(400);
+
+/// For how long orders are closed step by step, after somebody held a row that the faster way needed.
+const CONTENDED: Duration = Duration::from_secs(1);
 
 /// An order that was looked at, and how that ended.
 #[derive(Debug, Clone)]
@@ -74,13 +80,15 @@ pub struct Unfinished {
 #[derive(Debug, Clone)]
 pub struct Closer {
     store: Arc<dyn Store>,
+    /// Until then, somebody is likely to hold rows of ours.
+    contended_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Closer {
     /// A closer of orders in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, contended_until: Arc::default() }
     }
 
     /// The orders it closes.
@@ -118,6 +126,11 @@ impl Closer {
         Ok(())
     }
 
+    fn way(&self) -> Way {
+        let contended = self.contended_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| until > Instant::now());
+        if contended { Way::Stepwise } else { Way::Fused }
+    }
+
     /// One transaction for the whole batch, retried while it conflicts with others.
     async fn close_together(&self, batch: &[Pending]) -> Result<Vec<Looked>, StoreError> {
         let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
@@ -129,7 +142,12 @@ impl Closer {
             .build();
         let began = Instant::now();
         let judged = loop {
-            match lock_judge_update(self.store.as_ref(), &ids).await {
+            let way = self.way();
+            match lock_judge_update(self.store.as_ref(), &ids, way).await {
+                Err(StoreError::Conflict(reason)) if way == Way::Fused => {
+                    debug!(orders = ids.len(), reason, "conflict with another transaction; going step by step");
+                    *self.contended_until.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now().checked_add(CONTENDED);
+                }
                 Err(StoreError::Conflict(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
                     debug!(orders = ids.len(), reason, "conflict with another transaction; retrying");
                     tokio::time::sleep(pauses.next().unwrap_or_default()).await;

@@ -1,7 +1,7 @@
 //! Lock, judge, update: the one way in which an order is ever closed.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::{Duration, Instant},
 };
 
@@ -25,30 +25,41 @@ impl Judged {
     }
 }
 
+/// How the three steps are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By one statement as far as that goes, and one by one for what it left over.
+    Fused,
+    /// One by one, which waits for nobody's row lock.
+    Stepwise,
+}
+
 /// Closes those of the orders that are unpaid and due, in one transaction.
 ///
 /// On an error nothing has changed, save that a connection lost during the commit leaves it open
 /// whether it did; asking again tells.
-pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId]) -> Result<Vec<Judged>, StoreError> {
+pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId], way: Way) -> Result<Vec<Judged>, StoreError> {
     let mut transaction = match store.begin().await {
         Ok(transaction) => transaction,
         // Somebody has the whole database, and with it each of these orders.
         Err(StoreError::Conflict(_)) => return Ok(ids.iter().map(Judged::locked).collect()),
         Err(error) => return Err(error),
     };
-    let (judged, read_at) = match judge_and_update(transaction.as_mut(), store.unpaid(), ids).await {
+    let began = Instant::now();
+    let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), ids, way).await {
         Ok(judged) => judged,
         Err(error) => {
             transaction.rollback().await;
             return Err(error);
         }
     };
-    if judged.iter().any(|(_, verdict)| matches!(verdict, Verdict::Close { .. })) {
+    if judged.values().any(is_close) {
         transaction.commit().await?;
     } else {
         transaction.rollback().await;
     }
-    let since = read_at.elapsed();
+    // The rows were read after `began`, so no closure is reported earlier than it was.
+    let since = began.elapsed();
     Ok(judged
         .into_iter()
         .map(|(id, verdict)| {
@@ -58,36 +69,46 @@ pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId]) -> Res
         .collect())
 }
 
-type Verdicts = Vec<(OrderId, Verdict)>;
+/// By id: everybody who changes several rows does so in this order.
+type Verdicts = BTreeMap<OrderId, Verdict>;
 
-async fn judge_and_update(
-    transaction: &mut dyn Transaction,
-    unpaid: &[String],
-    ids: &[OrderId],
-) -> Result<(Verdicts, Instant), StoreError> {
-    // Everybody who locks several rows does so in this order.
-    let mut ids = ids.to_vec();
-    ids.sort_unstable();
-    ids.dedup();
+fn is_close(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Close { .. })
+}
 
-    let mut rows = by_id(transaction.lock(&ids).await?)?;
-    let read_at = Instant::now();
+async fn judge_and_update(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId], way: Way) -> Result<Verdicts, StoreError> {
+    let mut judged = Verdicts::new();
+    let mut left: BTreeSet<OrderId> = ids.iter().cloned().collect();
+    if way == Way::Fused {
+        for (id, row) in by_id(transaction.close_due(&in_order(&left)).await?)? {
+            let verdict = judge(unpaid, Some(&row));
+            if !is_close(&verdict) {
+                return Err(StoreError::Conflict(format!("order {id} was changed while it was closed, and is now {verdict:?}")));
+            }
+            left.remove(&id);
+            judged.insert(id, verdict);
+        }
+    }
+    if !left.is_empty() {
+        judged.extend(step_by_step(transaction, unpaid, &in_order(&left)).await?);
+    }
+    let closed: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
+    if !closed.is_empty() {
+        transaction.run_close_sql(&closed).await?;
+    }
+    Ok(judged)
+}
+
+async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Verdicts, StoreError> {
+    let mut rows = by_id(transaction.lock(ids).await?)?;
     let unlocked: Vec<OrderId> = ids.iter().filter(|id| !rows.contains_key(id)).cloned().collect();
     if !unlocked.is_empty() {
         rows.extend(by_id(transaction.peek(&unlocked).await?)?);
     }
-
-    let judged: Verdicts = ids
-        .into_iter()
-        .map(|id| {
-            let verdict = judge(unpaid, rows.get(&id));
-            (id, verdict)
-        })
-        .collect();
-    let due: Vec<OrderId> =
-        judged.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Close { .. })).map(|(id, _)| id.clone()).collect();
+    let judged: Verdicts = ids.iter().map(|id| (id.clone(), judge(unpaid, rows.get(id)))).collect();
+    let due: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
     if !due.is_empty() {
-        let changed = transaction.close(&due).await?;
+        let changed = transaction.update(&due).await?;
         if changed != due.len() as u64 {
             return Err(StoreError::Rejected(format!(
                 "closing {} orders changed {changed} rows; a trigger or rule on the table interferes, or an id is not unique",
@@ -95,7 +116,11 @@ async fn judge_and_update(
             )));
         }
     }
-    Ok((judged, read_at))
+    Ok(judged)
+}
+
+fn in_order(ids: &BTreeSet<OrderId>) -> Vec<OrderId> {
+    ids.iter().cloned().collect()
 }
 
 fn by_id(rows: Vec<Row>) -> Result<HashMap<OrderId, Row>, StoreError> {

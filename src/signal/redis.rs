@@ -23,7 +23,7 @@ use crate::config::{Listen, Redis, RedisAddress};
 
 /// Events that may wait between the socket and the draining thread; the client's default of 32 loses
 /// them in any burst.
-const EVENT_BUFFER: usize = 65_536;
+const EVENT_BUFFER: usize = 16_384;
 
 /// How long a connection attempt or an answer may take.
 const PATIENCE: Duration = Duration::from_secs(3);

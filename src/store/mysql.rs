@@ -207,13 +207,22 @@ impl Transaction for Open {
         self.rows(&schema.peek, ids, false).await
     }
 
-    async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
+    async fn close_due(&mut self, _: &[OrderId]) -> Result<Vec<Row>> {
+        // Neither server has UPDATE … RETURNING.
+        Ok(Vec::new())
+    }
+
+    async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
         let schema = Arc::clone(&self.schema);
-        let changed = self.change(&schema.update, ids).await?;
+        self.change(&schema.update, ids).await
+    }
+
+    async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
+        let schema = Arc::clone(&self.schema);
         for statement in &schema.close_sql {
             self.change(statement, ids).await?;
         }
-        Ok(changed)
+        Ok(())
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

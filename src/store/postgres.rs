@@ -3,11 +3,11 @@
 mod schema;
 mod zone;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    AssertSqlSafe, Executor, PgPool, Postgres as Driver, SqlStr,
+    AssertSqlSafe, Executor, PgPool, Postgres as Driver, SqlSafeStr, SqlStr,
     error::DatabaseError,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -27,13 +27,19 @@ use crate::{
 use schema::Schema;
 use zone::SessionZone;
 
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// An UPDATE can't skip locked rows. It waits for a payment that is just committing; for a longer one it
+/// gives up, so that SKIP LOCKED can close the others.
+const BEGIN_IMPATIENT: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'";
+
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Orders in PostgreSQL.
 #[derive(Debug)]
 pub(super) struct Postgres {
     pool: PgPool,
-    schema: Schema,
+    schema: Arc<Schema>,
     timeout: Duration,
 }
 
@@ -65,7 +71,7 @@ impl Postgres {
                 "the server's time zone could not be learned, and sessions stay in UTC, also for orders.set and close.sql; set database.time_zone"
             );
         }
-        Ok(Self { pool, schema, timeout })
+        Ok(Self { pool, schema: Arc::new(schema), timeout })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -96,8 +102,9 @@ impl Store for Postgres {
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let mut session = self.session().await?;
-        session.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-        Ok(Box::new(Open { session, schema: self.schema.clone() }))
+        let impatient = self.schema.close_due.is_some();
+        session.begin(if impatient { BEGIN_IMPATIENT } else { BEGIN }).await?;
+        Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), impatient }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -136,7 +143,9 @@ impl Store for Postgres {
 
 struct Open {
     session: Session<Driver>,
-    schema: Schema,
+    schema: Arc<Schema>,
+    /// Locks are waited for only as long as [`BEGIN_IMPATIENT`] says.
+    impatient: bool,
 }
 
 impl Open {
@@ -145,11 +154,26 @@ impl Open {
         let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
         Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
     }
+
+    async fn change(&mut self, sql: SqlStr, ids: &[OrderId]) -> Result<u64> {
+        let statement = sqlx::query(sql).bind(texts(ids));
+        Ok(self.session.run(|connection| statement.execute(connection)).await?.rows_affected())
+    }
+
+    /// From here on, waits for locks as long as any session of ours.
+    async fn be_patient(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.impatient) {
+            let set = format!("SET LOCAL lock_timeout = {}", super::LOCK_WAIT.as_millis());
+            self.session.execute(AssertSqlSafe(set).into_sql_str()).await?;
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl Transaction for Open {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        self.be_patient().await?;
         self.rows(self.schema.lock.clone(), ids, true).await
     }
 
@@ -157,14 +181,24 @@ impl Transaction for Open {
         self.rows(self.schema.peek.clone(), ids, false).await
     }
 
-    async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
-        let update = sqlx::query(self.schema.update.clone()).bind(texts(ids));
-        let changed = self.session.run(|connection| update.execute(connection)).await?.rows_affected();
-        for sql in self.schema.close_sql.clone() {
-            let statement = sqlx::query(sql).bind(texts(ids));
-            self.session.run(|connection| statement.execute(connection)).await?;
+    async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        match self.schema.close_due.clone() {
+            Some(sql) => self.rows(sql, ids, true).await,
+            None => Ok(Vec::new()),
         }
-        Ok(changed)
+    }
+
+    async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
+        self.be_patient().await?;
+        self.change(self.schema.update.clone(), ids).await
+    }
+
+    async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
+        for sql in self.schema.close_sql.clone() {
+            self.be_patient().await?;
+            self.change(sql, ids).await?;
+        }
+        Ok(())
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

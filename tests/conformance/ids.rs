@@ -1,8 +1,8 @@
 //! Ids: whatever the column can hold is found, and only exactly.
 
 use super::{
-    Database, Kind, PAST, by_kind, close, create_orders, ids, lockable, open, overdue, overdue_orders, plain_orders, settings, sorted_ids,
-    status_of, texts as map, time_type,
+    Database, Kind, PAST, by_kind, change, close, create_orders, ids, lockable, open, overdue, overdue_orders, plain_orders, settings,
+    sorted_ids, status_of, texts as map, time_type,
 };
 
 pub async fn integer_ids(database: Database) {
@@ -120,7 +120,7 @@ pub async fn more_ids_than_one_statement_holds(database: Database) {
         assert_eq!(rows.len(), texts.len());
         let peeked = transaction.peek(&ids(&*store, &texts)).await.expect("rows can be read");
         assert_eq!(peeked.len(), texts.len());
-        assert_eq!(transaction.close(&ids(&*store, &texts)).await, Ok(count));
+        assert_eq!(change(&mut *transaction, &ids(&*store, &texts)).await, Ok(count));
         transaction.rollback().await;
     }
     assert_eq!(database.number("SELECT count(*) FROM orders WHERE status <> 0").await, 0);
@@ -133,7 +133,7 @@ pub async fn no_ids_at_all(database: Database) {
     let mut transaction = super::begin(&*store).await;
     assert_eq!(transaction.lock(&[]).await, Ok(Vec::new()));
     assert_eq!(transaction.peek(&[]).await, Ok(Vec::new()));
-    assert_eq!(transaction.close(&[]).await, Ok(0));
+    assert_eq!(change(&mut *transaction, &[]).await, Ok(0));
     transaction.commit().await.expect("an empty transaction can be committed");
     assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 0 AND note IS NULL").await, 1);
 }

@@ -3,6 +3,7 @@
 //! A case reads once, as a function of an empty database of any kind, and runs against each:
 //! `conformance::postgres::integer_ids`, `conformance::mariadb::integer_ids`, ... A new backend is done when it passes.
 
+mod at_once;
 mod deadlines;
 mod ids;
 mod misfits;
@@ -20,7 +21,7 @@ use std::{
 use order_closer::{
     config,
     order::{OrderId, Row, Verdict, judge},
-    store::{self, DueQuery, OpenError, Store, Transaction},
+    store::{self, DueQuery, OpenError, Store, StoreError, Transaction},
 };
 
 use crate::support::{Database, Kind, Settings, process};
@@ -93,6 +94,10 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        at_once::closes_only_what_is_unpaid_and_due,
+        at_once::closes_none_if_ids_may_repeat,
+        at_once::closes_none_if_the_deadline_is_set,
+        at_once::gives_up_at_a_locked_row,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         statuses::enumerated_statuses,
@@ -144,6 +149,9 @@ mod mariadb {
 /// SQLite.
 mod sqlite {
     exam! { Sqlite:
+        at_once::closes_only_what_is_unpaid_and_due,
+        at_once::closes_none_if_ids_may_repeat,
+        at_once::closes_none_if_the_deadline_is_set,
         deadlines::deadline_in_iso_8601_with_t,
     }
 }
@@ -240,9 +248,30 @@ async fn row(store: &dyn Store, id: &str) -> Option<Row> {
     rows.into_iter().next()
 }
 
-/// What is to be done with one order.
+/// What is to be done with one order. The one statement that closes whatever is due never closes another.
 async fn verdict(store: &dyn Store, id: &str) -> Verdict {
-    judge(store.unpaid(), row(store, id).await.as_ref())
+    let closed_at_once = closed_at_once(store, &[id]).await;
+    let verdict = judge(store.unpaid(), row(store, id).await.as_ref());
+    assert!(closed_at_once.is_empty() || matches!(verdict, Verdict::Close { .. }), "{verdict:?}, but one statement would close it");
+    verdict
+}
+
+/// Which of these orders are closed where one statement locks, judges and updates; it is rolled back.
+async fn closed_at_once(store: &dyn Store, texts: &[&str]) -> Vec<String> {
+    let mut transaction = begin(store).await;
+    let rows = transaction.close_due(&ids(store, texts)).await.expect("orders can be closed");
+    transaction.rollback().await;
+    for row in &rows {
+        assert!(matches!(judge(store.unpaid(), Some(row)), Verdict::Close { .. }), "{row:?}");
+    }
+    sorted_ids(&rows)
+}
+
+/// Closes orders whose rows are locked, and runs the user's statements; returns how many changed.
+async fn change(transaction: &mut dyn Transaction, ids: &[OrderId]) -> Result<u64, StoreError> {
+    let changed = transaction.update(ids).await?;
+    transaction.run_close_sql(ids).await?;
+    Ok(changed)
 }
 
 /// Closes those of these orders that are to be closed; returns how many changed.
@@ -251,7 +280,7 @@ async fn close(store: &dyn Store, texts: &[&str]) -> u64 {
     let rows = transaction.lock(&ids(store, texts)).await.expect("rows can be locked");
     let due: Vec<OrderId> =
         rows.into_iter().filter(|row| matches!(judge(store.unpaid(), Some(row)), Verdict::Close { .. })).map(|row| row.id).collect();
-    let changed = transaction.close(&due).await.expect("orders can be closed");
+    let changed = change(&mut *transaction, &due).await.expect("orders can be closed");
     transaction.commit().await.expect("a transaction can be committed");
     changed
 }

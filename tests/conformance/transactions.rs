@@ -6,8 +6,8 @@ use order_closer::{
 };
 
 use super::{
-    Database, FUTURE, Kind, begin, by_kind, close, ids, lockable, open, overdue, overdue_orders, plain_orders, settings, sorted_ids,
-    status_of, sweeping, texts as map, verdict,
+    Database, FUTURE, Kind, begin, by_kind, change, close, ids, lockable, open, overdue, overdue_orders, plain_orders, settings,
+    sorted_ids, status_of, sweeping, texts as map, verdict,
 };
 use crate::support::{Database as Db, mariadb::MariaDb, postgres::Postgres, wait};
 
@@ -57,7 +57,7 @@ pub async fn closes_only_what_is_unpaid(database: Database) {
     assert!(matches!(verdict(&*store, "3").await, Verdict::Close { .. }));
     assert_eq!(verdict(&*store, "4").await, Verdict::NotFound);
     let mut transaction = begin(&*store).await;
-    assert_eq!(transaction.close(&ids(&*store, &["1"])).await, Ok(0));
+    assert_eq!(change(&mut *transaction, &ids(&*store, &["1"])).await, Ok(0));
     transaction.commit().await.expect("a transaction can be committed");
     assert_eq!(close(&*store, &["1", "2", "3", "4"]).await, 1);
     assert_eq!(status_of(&database).await, map([("1", "1"), ("2", "0"), ("3", "4")]));
@@ -76,7 +76,7 @@ pub async fn a_filter_hides_rows(database: Database) {
     assert_eq!(store.count_overdue().await, Ok(2));
     let mut transaction = begin(&*store).await;
     assert_eq!(sorted_ids(&transaction.peek(&ids(&*store, &asked)).await.expect("rows can be read")), ["1", "3"]);
-    assert_eq!(transaction.close(&ids(&*store, &asked)).await, Ok(2));
+    assert_eq!(change(&mut *transaction, &ids(&*store, &asked)).await, Ok(2));
     transaction.commit().await.expect("a transaction can be committed");
     assert_eq!(status_of(&database).await, map([("1", "4"), ("2", "0"), ("3", "4"), ("4", "0")]));
 }
@@ -113,7 +113,7 @@ async fn rejects(database: &Database, statements: Vec<&str>) {
     for _ in 0..3 {
         let mut transaction = begin(&*store).await;
         assert_eq!(transaction.lock(&ids(&*store, &["1", "2"])).await.expect("rows can be locked").len(), 2);
-        let error = transaction.close(&ids(&*store, &["1", "2"])).await;
+        let error = change(&mut *transaction, &ids(&*store, &["1", "2"])).await;
         assert!(matches!(error, Err(StoreError::Rejected(_))), "{error:?}");
         transaction.rollback().await;
     }
@@ -151,7 +151,7 @@ pub async fn a_constraint_rejects(database: Database) {
 async fn half_closed(store: &dyn order_closer::store::Store) -> Box<dyn order_closer::store::Transaction> {
     let mut transaction = begin(store).await;
     assert_eq!(transaction.lock(&ids(store, &["1"])).await.expect("rows can be locked").len(), 1);
-    assert_eq!(transaction.close(&ids(store, &["1"])).await, Ok(1));
+    assert_eq!(change(&mut *transaction, &ids(store, &["1"])).await, Ok(1));
     transaction
 }
 
@@ -200,7 +200,7 @@ pub async fn a_locked_row_is_skipped_and_peeked(database: Database) {
     let peeked = transaction.peek(&all[1..2]).await.expect("rows can be read");
     assert_eq!(peeked.len(), 1);
     assert_eq!(judge(store.unpaid(), peeked.first()), Verdict::Locked);
-    assert_eq!(transaction.close(&ids(&*store, &["1", "3"])).await, Ok(2));
+    assert_eq!(change(&mut *transaction, &ids(&*store, &["1", "3"])).await, Ok(2));
     transaction.commit().await.expect("a transaction can be committed");
     assert_eq!(overdue(&*store).await, ["2"], "the sweep reads what is committed and waits for nobody");
     payment.commit().await;
@@ -216,7 +216,7 @@ pub async fn two_closers_share_a_batch(database: Database) {
     assert_eq!(first.lock(&ids(&*one, &["1", "2", "3"])).await.expect("rows can be locked").len(), 3);
     let all = ["1", "2", "3", "4", "5", "6"];
     assert_eq!(close(&*other, &all).await, 3);
-    assert_eq!(first.close(&ids(&*one, &["1", "2", "3"])).await, Ok(3));
+    assert_eq!(change(&mut *first, &ids(&*one, &["1", "2", "3"])).await, Ok(3));
     first.commit().await.expect("a transaction can be committed");
     assert_eq!(close(&*other, &all).await, 0);
     assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 4").await, 6);
@@ -234,7 +234,7 @@ pub async fn waiting_for_a_lock_ends_as_a_conflict(database: Database) {
     let outcome = async {
         let mut transaction = store.begin().await?;
         let rows = transaction.lock(&ids(&*store, &["1"])).await?;
-        let closed = transaction.close(&ids(&*store, &["1"])).await;
+        let closed = change(&mut *transaction, &ids(&*store, &["1"])).await;
         transaction.rollback().await;
         closed.map(|changed| (rows, changed))
     }
@@ -322,9 +322,10 @@ pub async fn a_long_list_uses_the_index(mut database: Database) {
     let mut transaction = begin(&*store).await;
     assert_eq!(transaction.lock(&asked).await.expect("rows can be locked").len(), 100);
     assert_eq!(transaction.peek(&asked).await.expect("rows can be read").len(), 100);
-    assert_eq!(transaction.close(&asked[1..11]).await, Ok(10));
+    assert_eq!(change(&mut *transaction, &asked[1..11]).await, Ok(10));
+    assert_eq!(transaction.close_due(&asked[20..30]).await.expect("nothing is due").len(), 0);
     transaction.commit().await.expect("a transaction can be committed");
     store.close().await;
     let read = sweeping::rows_read_since(&database, before, 210).await;
-    assert!(read < 2_000, "{read} rows were read to find 210");
+    assert!(read < 2_000, "{read} rows were read to find 220 at most");
 }

@@ -17,7 +17,8 @@ use crate::{
     },
 };
 
-const NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint";
+// As floating point, since PostgreSQL 14's own extract() computes a slow numeric: exact to the microsecond until the year 2255.
+const NOW: &str = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint";
 
 /// The sweep's two statements for one status: the first page, and the next.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub(super) struct Due {
 pub(super) struct Schema {
     pub(super) id_kind: IdKind,
     pub(super) unpaid: Vec<String>,
+    /// None where it could not tell two rows of one id, or could not return the deadline that it judged by.
+    pub(super) close_due: Option<SqlStr>,
     pub(super) lock: SqlStr,
     pub(super) peek: SqlStr,
     pub(super) update: SqlStr,
@@ -66,6 +69,7 @@ impl Schema {
     pub(super) async fn read(session: &mut Session<Driver>, config: &Config, zone: &SessionZone) -> Result<Self, OpenError> {
         let names = Names::new(config, '"');
         let oid = table_oid(session, config, &names).await?;
+        let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(config.orders.id.as_str()));
         let columns = columns(session, oid).await?;
         let unicode = server_encoding(session).await? == "UTF8";
         let find = |key: &'static str, name: &str| {
@@ -120,22 +124,28 @@ impl Schema {
             })
             .collect();
 
+        let listed = format!("{id_name} = ANY($1::text[]::{id_type}[])");
+        let set = format!("SET {status_name} = {}{}", literals.closed, further_assignments(config, '"'));
+        // In: $1 ids. Out: the rows changed, with a status that they had. Locks them; waits for locks. Status and deadline
+        // are compared as expressions: an index on them would have it read all orders that are due.
+        let close_due = sql(format!(
+            "UPDATE {table} {set} WHERE {listed} AND {status_name}::text IN ({unpaid_texts}) AND {deadline_micros} <= {NOW}{filter} \
+             RETURNING {id_name}::text, {had}::text, {deadline_micros}, {NOW}",
+            unpaid_texts = literals.unpaid.iter().map(|status| format!("{status}::text")).collect::<Vec<_>>().join(", "),
+            had = literals.unpaid[0],
+        ));
+
         Ok(Self {
             id_kind: id_kind(id, unicode)?,
             unpaid: literals.unpaid_texts.clone(),
+            close_due: (id_is_unique && !orders.sets(&orders.deadline.column)).then_some(close_due),
             // In: $1 ids. Out: their rows. Locks the rows until the end of the transaction, skips locked ones.
-            lock: sql(format!(
-                "SELECT {row} FROM {table} WHERE {id_name} = ANY($1::text[]::{id_type}[]){filter} ORDER BY {by_id} FOR UPDATE SKIP LOCKED"
-            )),
+            lock: sql(format!("SELECT {row} FROM {table} WHERE {listed}{filter} ORDER BY {by_id} FOR UPDATE SKIP LOCKED")),
             // In: $1 ids. Out: their rows as last committed. Locks nothing.
-            peek: sql(format!("SELECT {row} FROM {table} WHERE {id_name} = ANY($1::text[]::{id_type}[]){filter}")),
+            peek: sql(format!("SELECT {row} FROM {table} WHERE {listed}{filter}")),
             // In: $1 ids, whose rows are locked. Out: the number of rows changed. The status is asked once more for
             // tables in which an id is not unique.
-            update: sql(format!(
-                "UPDATE {table} SET {status_name} = {closed}{set} WHERE {id_name} = ANY($1::text[]::{id_type}[]) AND {status_name} IN ({unpaid_list}){filter}",
-                closed = literals.closed,
-                set = further_assignments(config, '"'),
-            )),
+            update: sql(format!("UPDATE {table} {set} WHERE {listed} AND {status_name} IN ({unpaid_list}){filter}")),
             close_sql: templates(config, false)?.iter().map(|template| sql(template.render(&ids))).collect(),
             due,
             count_overdue: sql(format!(
@@ -218,7 +228,7 @@ impl Moment {
         match self {
             Self::Absolute { column } | Self::Local { column } => format!(
                 "CASE WHEN isfinite({column}) AND {column} >= '{EARLIEST_DEADLINE_TEXT}' \
-                 THEN LEAST(extract(epoch FROM {column}::timestamptz) * 1000000 + {plus}, {LATEST_DEADLINE_MICROS})::bigint END"
+                 THEN LEAST(date_part('epoch', {column}::timestamptz) * 1000000 + {plus}, {LATEST_DEADLINE_MICROS})::bigint END"
             ),
             Self::Epoch { column, unit } => format!(
                 "CASE WHEN {column} >= {earliest} THEN LEAST({column}::numeric * {scale} + {plus}, {LATEST_DEADLINE_MICROS})::bigint END",

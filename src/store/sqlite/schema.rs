@@ -29,6 +29,8 @@ pub(super) struct Due {
 pub(super) struct Schema {
     pub(super) id_kind: IdKind,
     pub(super) unpaid: Vec<String>,
+    /// None where it could not tell two rows of one id, or could not return the deadline that it judged by.
+    pub(super) close_due: Option<SqlStr>,
     pub(super) read: SqlStr,
     pub(super) update: SqlStr,
     pub(super) close_sql: Vec<SqlStr>,
@@ -108,7 +110,12 @@ impl Schema {
         let id_kind = id_kind(id)?;
         let statements = Statements { config, names: &names, literals: &literals, moment: &moment, id: &id_kind };
 
+        let rowid_alias = rowid_alias(&columns);
+        let indexes = indexes(session, &schema, &table.name, rowid_alias.as_deref()).await?;
+        let id_is_unique = indexes.iter().any(|index| index.makes_unique(&id.name));
+
         Ok(Self {
+            close_due: (id_is_unique && !orders.sets(&orders.deadline.column)).then(|| statements.close_due()),
             read: statements.read(),
             update: statements.update(),
             close_sql: templates(config, false)?.iter().map(|template| sql(template.render(IDS))).collect(),
@@ -124,7 +131,7 @@ impl Schema {
                 },
                 moment.is_local(),
             ),
-            rowid_alias: rowid_alias(&columns),
+            rowid_alias,
             schema,
             table: table.name.clone(),
             id_kind,
@@ -151,7 +158,7 @@ impl Schema {
         let clock = ClockReading { micros, round_trip: started.elapsed() };
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
-        let indexes = self.indexes(session).await?;
+        let indexes = indexes(session, &self.schema, &self.table, self.rowid_alias.as_deref()).await?;
         let Names { table, id, deadline, status } = &self.names;
         // An index names its schema itself, and the table without one.
         let bare_table = table.rsplit_once("\".\"").map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
@@ -163,30 +170,6 @@ impl Schema {
             create_sweep_index: format!("CREATE INDEX order_closer_due ON {bare_table} ({status}, {deadline}, {id});"),
             create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {bare_table} ({id});"),
         }))
-    }
-
-    async fn indexes(&self, session: &mut Session<Driver>) -> Result<Vec<Index>, StoreError> {
-        let select = sqlx::query_as::<_, (String, String, bool, bool)>(
-            "SELECT l.name, COALESCE(i.name, ''), l.\"unique\", l.partial
-             FROM pragma_index_list(?1, ?2) l JOIN pragma_index_info(l.name, ?2) i ORDER BY l.seq, i.seqno",
-        )
-        .bind(&self.table)
-        .bind(&self.schema);
-        let mut indexes: Vec<Index> = Vec::new();
-        // A table is its own index on the row id, and lists none.
-        indexes.extend(self.rowid_alias.iter().map(|column| Index {
-            name: "INTEGER PRIMARY KEY".into(),
-            columns: vec![column.clone()],
-            unique: true,
-            partial: false,
-        }));
-        for (name, column, unique, partial) in session.run(|connection| select.fetch_all(connection)).await? {
-            match indexes.last_mut() {
-                Some(last) if last.name == name => last.columns.push(column),
-                _ => indexes.push(Index { name, columns: vec![column], unique, partial }),
-            }
-        }
-        Ok(indexes)
     }
 }
 
@@ -235,14 +218,23 @@ impl Statements<'_> {
     /// In: ?1 ids. Out: the number of rows changed. The status is asked once more for tables in which an id
     /// is not unique; its `+` keeps SQLite from reading every unpaid order by an index on the status.
     fn update(&self) -> SqlStr {
+        sql(self.update_unpaid(""))
+    }
+
+    /// In: ?1 ids. Out: the rows changed, with a status that they had.
+    fn close_due(&self) -> SqlStr {
+        let micros = self.moment.micros(plus_micros(self.config));
+        let (id, had) = (&self.names.id, &self.literals.unpaid[0]);
+        let changed = self.update_unpaid(&format!(" AND {micros} <= {NOW}"));
+        sql(format!("{changed} RETURNING CAST({id} AS TEXT), CAST({had} AS TEXT), {micros}, {NOW}"))
+    }
+
+    fn update_unpaid(&self, condition: &str) -> String {
         let Names { table, status, .. } = self.names;
         let (set, listed, unpaid, filter) =
             (further_assignments(self.config, '"'), self.listed(), self.literals.unpaid_list(), filter_condition(self.config));
-        let closed = &self.literals.closed;
-        sql(format!(
-            "UPDATE {table} SET {status} = {closed}{set} WHERE {listed} AND {valid} AND +{status} IN ({unpaid}){filter}",
-            valid = self.valid()
-        ))
+        let (closed, valid) = (&self.literals.closed, self.valid());
+        format!("UPDATE {table} SET {status} = {closed}{set} WHERE {listed} AND {valid} AND +{status} IN ({unpaid}){condition}{filter}")
     }
 
     /// In: ?1 horizon, ?2 page size, ?3 and ?4 the place to continue after. Out: rows in the order of
@@ -304,6 +296,26 @@ async fn columns(session: &mut Session<Driver>, schema: &str, table: &str) -> Re
     .bind(table)
     .bind(schema);
     session.run(|connection| select.fetch_all(connection)).await
+}
+
+async fn indexes(session: &mut Session<Driver>, schema: &str, table: &str, rowid_alias: Option<&str>) -> Result<Vec<Index>, StoreError> {
+    let select = sqlx::query_as::<_, (String, String, bool, bool)>(
+        "SELECT l.name, COALESCE(i.name, ''), l.\"unique\", l.partial
+         FROM pragma_index_list(?1, ?2) l JOIN pragma_index_info(l.name, ?2) i ORDER BY l.seq, i.seqno",
+    )
+    .bind(table)
+    .bind(schema);
+    // A table is its own index on the row id, and lists none.
+    let row_id =
+        rowid_alias.map(|column| Index { name: "INTEGER PRIMARY KEY".into(), columns: vec![column.into()], unique: true, partial: false });
+    let mut indexes = Vec::from_iter(row_id);
+    for (name, column, unique, partial) in session.run(|connection| select.fetch_all(connection)).await? {
+        match indexes.last_mut() {
+            Some(last) if last.name == name => last.columns.push(column),
+            _ => indexes.push(Index { name, columns: vec![column], unique, partial }),
+        }
+    }
+    Ok(indexes)
 }
 
 async fn no_such_table(session: &mut Session<Driver>, config: &Config) -> Result<Misfit, StoreError> {
