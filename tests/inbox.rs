@@ -96,6 +96,19 @@ async fn a_rejected_order_rests_and_then_goes_alone() {
     assert_eq!(batches, BTreeSet::from([vec!["1".to_owned()], vec!["2".to_owned(), "3".to_owned()]]));
 }
 
+/// In a crowd, neighbours in the table go together; whoever comes later is not mixed in.
+#[tokio::test]
+async fn a_crowd_goes_in_the_order_of_ids() {
+    let inbox = Inbox::new(100);
+    for number in [100, 7, 30, 9, 10, 8] {
+        inbox.offer(&id(number), Trigger::Expired);
+    }
+    assert_eq!(take(&inbox, 2).await, ["7", "8"]);
+    inbox.offer(&id(1), Trigger::Expired);
+    assert_eq!(take(&inbox, 2).await, ["9", "10"]);
+    assert_eq!(take(&inbox, 3).await, ["30", "100", "1"]);
+}
+
 #[tokio::test]
 async fn an_order_that_is_given_up_is_left_alone() {
     let inbox = Inbox::new(10);
@@ -147,7 +160,8 @@ enum Step {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, an id is never in two places at once, and the bound holds.
+    /// Whatever happens in whatever order, an id is never in two places at once, the bound holds, and nobody
+    /// is overtaken by more than two full inboxes.
     #[test]
     fn no_id_is_ever_held_twice(steps in prop::collection::vec(
         prop_oneof![(0_usize..8).prop_map(Step::Offer), (1_usize..4).prop_map(Step::Take), any::<bool>().prop_map(Step::Finish)],
@@ -155,16 +169,18 @@ proptest! {
     )) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let inbox = Inbox::new(4);
-        let mut queued = Vec::new();
+        // With the number of those taken before it was offered.
+        let mut queued: Vec<(OrderId, usize)> = Vec::new();
+        let mut taken = 0;
         let mut in_hand: Vec<OrderId> = Vec::new();
         for step in steps {
             match step {
                 Step::Offer(number) => {
-                    let known = queued.contains(&id(number)) || in_hand.contains(&id(number));
+                    let known = queued.iter().any(|(queued, _)| *queued == id(number)) || in_hand.contains(&id(number));
                     match inbox.offer(&id(number), Trigger::Expired) {
                         Offer::Queued => {
                             prop_assert!(!known && queued.len() < 4);
-                            queued.push(id(number));
+                            queued.push((id(number), taken));
                         }
                         Offer::Full => prop_assert!(queued.len() == 4),
                         // Known also from the memory of settled ids.
@@ -175,8 +191,11 @@ proptest! {
                     let batch = runtime.block_on(inbox.take(max)).unwrap();
                     prop_assert!(batch.len() == queued.len().min(max));
                     for pending in batch {
-                        prop_assert_eq!(&pending.id, &queued.remove(0));
-                        in_hand.push(pending.id);
+                        let place = queued.iter().position(|(id, _)| *id == pending.id);
+                        let (id, offered) = queued.remove(place.expect("only what was queued is taken"));
+                        prop_assert!(taken - offered < 2 * 4, "{id:?} waited while {} others were taken", taken - offered);
+                        taken += 1;
+                        in_hand.push(id);
                     }
                 }
                 Step::Finish(settled) if !in_hand.is_empty() => {

@@ -73,7 +73,10 @@ enum Stage {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<Pending>,
+    /// What is being worked off, neighbours together.
+    run: VecDeque<Pending>,
+    /// What has arrived since the run began.
+    arrived: Vec<Pending>,
     /// Orders rejected before; they go one by one, so that they can't spoil a batch.
     alone: VecDeque<Pending>,
     turn: u32,
@@ -122,11 +125,16 @@ impl Inbox {
 
     /// Waits until the inbox has space.
     pub async fn space(&self) {
+        self.fewer_than(self.capacity).await;
+    }
+
+    /// Waits until fewer than `count` ids are queued.
+    pub async fn fewer_than(&self, count: usize) {
         loop {
             let space = self.space.notified();
             {
                 let state = self.lock();
-                if state.closed || state.queue.len() < self.capacity {
+                if state.closed || state.queued() < count {
                     return;
                 }
             }
@@ -147,7 +155,7 @@ impl Inbox {
                 }
                 let batch = state.next_batch(max);
                 if !batch.is_empty() {
-                    if !state.queue.is_empty() || !state.alone.is_empty() {
+                    if state.waiting() > 0 {
                         self.arrived.notify_one();
                     }
                     self.space.notify_one();
@@ -197,8 +205,7 @@ impl Inbox {
     /// How many ids wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        let state = self.lock();
-        state.queue.len() + state.alone.len()
+        self.lock().waiting()
     }
 
     fn admit(&self, id: &OrderId, trigger: Trigger, seen: Option<Instant>) -> Offer {
@@ -211,14 +218,14 @@ impl Inbox {
             Some(Stage::Resting { rejections, .. }) => *rejections,
             Some(Stage::Settled(_)) | None => 0,
         };
-        if state.closed || state.queue.len() >= self.capacity {
+        if state.closed || state.queued() >= self.capacity {
             drop(state);
             self.want_sweep();
             return Offer::Full;
         }
         let pending = Pending { id: id.clone(), trigger, rejections };
         if rejections == 0 {
-            state.queue.push_back(pending);
+            state.arrived.push(pending);
         } else {
             state.resting -= 1;
             state.alone.push_back(pending);
@@ -238,18 +245,41 @@ impl Inbox {
 impl State {
     fn next_batch(&mut self, max: usize) -> Vec<Pending> {
         self.turn = self.turn.wrapping_add(1);
-        let alone_first = self.queue.is_empty() || self.turn.is_multiple_of(ALONE_TURN);
+        let alone_first = self.queued() == 0 || self.turn.is_multiple_of(ALONE_TURN);
         let batch: Vec<Pending> = match self.alone.pop_front_if(|_| alone_first) {
             Some(pending) => vec![pending],
-            None => {
-                let count = self.queue.len().min(max);
-                self.queue.drain(..count).collect()
-            }
+            None => self.next_of_run(max),
         };
         for pending in &batch {
             self.known.insert(pending.id.clone(), Stage::InHand);
         }
         batch
+    }
+
+    /// A run is all that had arrived when it began, so nobody waits for more than two. In a crowd it goes in
+    /// the order of ids: neighbours share pages of the table, and a batch at random touches them all.
+    fn next_of_run(&mut self, max: usize) -> Vec<Pending> {
+        let mut batch = Vec::new();
+        loop {
+            let count = self.run.len().min(max - batch.len());
+            batch.extend(self.run.drain(..count));
+            if batch.len() == max || self.arrived.is_empty() {
+                return batch;
+            }
+            let mut arrived = std::mem::take(&mut self.arrived);
+            if arrived.len() > max {
+                arrived.sort_unstable_by(|one, other| one.id.by_length().cmp(&other.id.by_length()));
+            }
+            self.run = arrived.into();
+        }
+    }
+
+    fn queued(&self) -> usize {
+        self.run.len() + self.arrived.len()
+    }
+
+    fn waiting(&self) -> usize {
+        self.queued() + self.alone.len()
     }
 
     fn forget(&mut self, id: &OrderId) {

@@ -28,6 +28,12 @@ impl OrderId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// A key that sorts whole numbers by their value.
+    #[must_use]
+    pub fn by_length(&self) -> (usize, &str) {
+        (self.0.len(), &self.0)
+    }
 }
 
 impl fmt::Display for OrderId {

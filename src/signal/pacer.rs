@@ -3,7 +3,7 @@
 //! Redis by itself expires a key late, when its background cycle comes across it. A read of the key
 //! just after its deadline makes it expire, and its notification come, at once; so the pacer reads the
 //! key of every order that the sweep saw coming. If no notification follows (the key was never written,
-//! was evicted, or Redis is away), it offers the order itself.
+//! was evicted, or Redis is away), it offers the order itself, and so it does at once for a crowd.
 
 use std::{
     collections::HashMap,
@@ -35,8 +35,12 @@ const GRACE: Duration = Duration::from_millis(20);
 const TOUCH_LIMIT: Duration = Duration::from_millis(300);
 const REST: Duration = Duration::from_secs(1);
 
-/// How many keys one command touches; Redis answers nobody else meanwhile.
-const TOUCH_GROUP: usize = 1_000;
+/// How many appointments are kept at a time.
+const GROUP: usize = 1_000;
+
+/// More orders than this at one instant are offered at once: the way through Redis would cost the crowd more
+/// time than it takes to close it, and Redis finds so many expired keys by itself.
+const CROWD: usize = 100;
 
 /// A deadline that the sweep saw coming.
 #[derive(Debug, Clone)]
@@ -113,9 +117,11 @@ impl Pacer {
                 }
             }
         }
-        for group in touched.chunks(TOUCH_GROUP) {
+        if touched.len() > CROWD {
+            self.touch.offer(touched.iter());
+        } else if !touched.is_empty() {
             // Not awaited: a slow Redis must not delay the next deadline.
-            tokio::spawn(self.touch.clone().run(group.to_vec()));
+            tokio::spawn(self.touch.clone().run(touched));
         }
     }
 }
@@ -141,7 +147,7 @@ impl Wheel {
         }
     }
 
-    /// Waits for the next appointment, and returns it with all others whose time has come.
+    /// Waits for the next appointment, and returns it with others whose time has come, at most a group.
     async fn ready(&mut self) -> Vec<(OrderId, Step)> {
         let mut ready = Vec::new();
         // An empty wheel has no next appointment, and waits for the other branches of the select.
@@ -153,6 +159,9 @@ impl Wheel {
             let (id, step) = expired.into_inner();
             self.places.remove(&id);
             ready.push((id, step));
+            if ready.len() == GROUP {
+                break;
+            }
             next = self.queue.next().now_or_never().flatten();
         }
         ready

@@ -117,7 +117,8 @@ impl Sweep {
         if ahead.is_zero() { ahead } else { ahead + rest.min(FURTHEST_REST) }
     }
 
-    /// One pass over all that is due within the horizon. Waits while the inbox is full.
+    /// One pass over all that is due within the horizon. Waits while the inbox has a page to work at: what is
+    /// read now would only queue behind it, and most of it is queued already.
     ///
     /// # Errors
     /// As the database says; what was found until then has been passed on.
@@ -125,6 +126,7 @@ impl Sweep {
         let mut found = Found::default();
         let mut query = DueQuery { ahead, limit: self.settings.page, after: None };
         loop {
+            self.inbox.fewer_than(self.settings.page as usize).await;
             let asked = Instant::now();
             let page = self.store.due(&query).await?;
             let answered = Instant::now();

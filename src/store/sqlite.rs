@@ -35,12 +35,14 @@ const ROW_BUFFER: usize = 5_000;
 /// Orders in an SQLite file.
 #[derive(Debug)]
 pub(super) struct Sqlite {
-    pool: SqlitePool,
+    readers: SqlitePool,
+    /// Its one connection: a second writer would sleep in SQLite's busy handler and wake late, and each would
+    /// make the other's page cache worthless.
+    writer: SqlitePool,
+    /// Who may wait for that connection as long as it takes.
+    writing: Arc<Semaphore>,
     schema: Arc<Schema>,
     timeout: Duration,
-    /// One writer at a time has the database; a second one would sleep in SQLite's busy handler, and
-    /// wake late.
-    writer: Arc<Semaphore>,
 }
 
 impl Sqlite {
@@ -61,18 +63,19 @@ impl Sqlite {
         // a close.sql statement that would leave orphans is rejected and seen.
         // Whoever writes holds everything, and nothing is gained by giving up early.
         let options = options.create_if_missing(false).busy_timeout(super::acquire_timeout(config)).row_buffer_size(ROW_BUFFER);
-        let pool = SqlitePoolOptions::new()
-            .max_connections(super::connections(config))
-            .acquire_timeout(super::acquire_timeout(config))
-            .connect_lazy_with(options);
-        let mut session = Session::take(&pool, timeout, sorted).await?;
+        let pool = |connections| {
+            let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(super::acquire_timeout(config));
+            pool.connect_lazy_with(options.clone())
+        };
+        let (readers, writer) = (pool(super::connections(config)), pool(1));
+        let mut session = Session::take(&readers, timeout, sorted).await?;
         let schema = Arc::new(Schema::read(&mut session, config).await?);
         drop(session);
-        Ok(Self { pool, schema, timeout, writer: Arc::new(Semaphore::new(1)) })
+        Ok(Self { readers, writer, writing: Arc::new(Semaphore::new(1)), schema, timeout })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
-        Session::take(&self.pool, self.timeout, sorted).await
+        Session::take(&self.readers, self.timeout, sorted).await
     }
 }
 
@@ -94,8 +97,8 @@ impl Store for Sqlite {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
-        let writing = Arc::clone(&self.writer).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
-        let mut session = self.session().await?;
+        let writing = Arc::clone(&self.writing).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let mut session = Session::take(&self.writer, self.timeout, sorted).await?;
         session.begin("BEGIN IMMEDIATE").await?;
         Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), _writing: writing }))
     }
@@ -133,7 +136,8 @@ impl Store for Sqlite {
     }
 
     async fn close(&self) {
-        self.pool.close().await;
+        self.writer.close().await;
+        self.readers.close().await;
     }
 }
 
