@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use crate::{
     close::{Closer, Inbox, Stats, Summary, Worker},
     config::Config,
-    signal::{Commands, KeyReader, Listener, Pacer, RedisError, Sweep},
+    signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep},
     store::{self, OpenError, Store, StoreError},
 };
 
@@ -120,6 +120,7 @@ impl Daemon {
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, store.id_kind());
+        let peers = Arc::new(Peers::new(config));
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
@@ -133,15 +134,28 @@ impl Daemon {
             stats: Arc::clone(&stats),
             stop: stop.clone(),
         };
-        let sweep =
-            Sweep { store: Arc::clone(&store), inbox: Arc::clone(&inbox), upcoming, settings: config.sweep.clone(), stop: stop.clone() };
-        let pacer = Pacer::new((upcoming_rx, later_rx), Arc::clone(&inbox), keys.clone(), commands.clone(), subscribed_rx, stop.clone());
+        let sweep = Sweep {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            peers: Arc::clone(&peers),
+            upcoming,
+            settings: config.sweep.clone(),
+            stop: stop.clone(),
+        };
+        let pacer = Pacer::new(
+            (upcoming_rx, later_rx),
+            Arc::clone(&inbox),
+            Arc::clone(&peers),
+            (keys.clone(), commands.clone(), subscribed_rx),
+            stop.clone(),
+        );
         let listener = Listener {
             redis: config.redis.clone(),
             keys,
             inbox: Arc::clone(&inbox),
+            peers: Arc::clone(&peers),
             stats: Arc::clone(&stats),
-            commands,
+            commands: commands.clone(),
             subscribed,
             stop: stop.clone(),
         };
@@ -154,6 +168,7 @@ impl Daemon {
         others.spawn(pacer.run());
         others.spawn(sweep.run());
         others.spawn(listener.run());
+        others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, stats, stop, workers, others })
     }

@@ -2,12 +2,13 @@
 //! [`Sweep`] reads the table, and the [`Pacer`] makes each notification come at its deadline.
 //!
 //! All three only offer ids to the [`crate::close::Inbox`]; none decides anything. Whatever one of them
-//! misses, the sweep finds.
+//! misses, the sweep finds. Where several instances run, [`Peers`] says which of them tries an order first.
 
 mod key;
 mod listener;
 mod notifications;
 mod pacer;
+mod peers;
 mod redis;
 mod sweep;
 
@@ -15,5 +16,6 @@ pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Listener, SessionEnd};
 pub use notifications::{EXPIRED_FLAGS, missing_flags, with_flags};
 pub use pacer::{Pacer, Upcoming};
+pub use peers::Peers;
 pub use redis::{Commands, Events, RedisError, Subscriber, address, pattern};
 pub use sweep::{Found, Sweep};

@@ -22,8 +22,33 @@ use crate::{
 /// than the stores wait for a lock: a row that somebody holds is not given up by asking again.
 const CONFLICT_PATIENCE: Duration = Duration::from_millis(400);
 
-/// For how long orders are closed step by step, after somebody held a row that the faster way needed.
+/// For how long a conflict is expected to come again.
 const CONTENDED: Duration = Duration::from_secs(1);
+
+/// Where transactions got into each other's way lately.
+#[derive(Debug, Default)]
+struct Contention {
+    /// Somebody held an order's row: the fused way would wait for it, and step by step it is skipped.
+    over_orders: Spell,
+    /// Step by step it is no order's row, but those that the user's statements change. Two workers would only
+    /// deadlock again, and take turns instead.
+    elsewhere: Spell,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// A while that begins anew with each cause.
+#[derive(Debug, Default)]
+struct Spell(Mutex<Option<Instant>>);
+
+impl Spell {
+    fn begin(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn lasts(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|began| began.elapsed() < CONTENDED)
+    }
+}
 
 /// An order that was looked at, and how that ended.
 #[derive(Debug, Clone)]
@@ -80,15 +105,14 @@ pub struct Unfinished {
 #[derive(Debug, Clone)]
 pub struct Closer {
     store: Arc<dyn Store>,
-    /// Until then, somebody is likely to hold rows of ours.
-    contended_until: Arc<Mutex<Option<Instant>>>,
+    contention: Arc<Contention>,
 }
 
 impl Closer {
     /// A closer of orders in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, contended_until: Arc::default() }
+        Self { store, contention: Arc::default() }
     }
 
     /// The orders it closes.
@@ -126,11 +150,6 @@ impl Closer {
         Ok(())
     }
 
-    fn way(&self) -> Way {
-        let contended = self.contended_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| until > Instant::now());
-        if contended { Way::Stepwise } else { Way::Fused }
-    }
-
     /// One transaction for the whole batch, retried while it conflicts with others.
     async fn close_together(&self, batch: &[Pending]) -> Result<Vec<Looked>, StoreError> {
         let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
@@ -142,13 +161,17 @@ impl Closer {
             .build();
         let began = Instant::now();
         let judged = loop {
-            let way = self.way();
-            match lock_judge_update(self.store.as_ref(), &ids, way).await {
+            let way = if self.contention.over_orders.lasts() { Way::Stepwise } else { Way::Fused };
+            let turn = if self.contention.elsewhere.lasts() { Some(self.contention.turn.lock().await) } else { None };
+            let ended = lock_judge_update(self.store.as_ref(), &ids, way).await;
+            drop(turn);
+            match ended {
                 Err(StoreError::Conflict(reason)) if way == Way::Fused => {
                     debug!(orders = ids.len(), reason, "conflict with another transaction; going step by step");
-                    *self.contended_until.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now().checked_add(CONTENDED);
+                    self.contention.over_orders.begin();
                 }
                 Err(StoreError::Conflict(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
+                    self.contention.elsewhere.begin();
                     debug!(orders = ids.len(), reason, "conflict with another transaction; retrying");
                     tokio::time::sleep(pauses.next().unwrap_or_default()).await;
                 }

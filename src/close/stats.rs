@@ -133,6 +133,11 @@ impl Stats {
         self.both(|counts| counts.summary.lost += events);
     }
 
+    /// How many orders were closed since the start.
+    pub fn closed(&self) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary.closed
+    }
+
     /// The counts since the last call.
     pub fn interval(&self) -> Summary {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,6 +19,7 @@ use crate::{
     signal::{
         key::{KeyReader, NotAnOrder},
         notifications::{missing_flags, with_flags},
+        peers::Peers,
         redis::{Commands, Events, RedisError, Subscriber, address},
     },
 };
@@ -49,6 +50,8 @@ pub struct Listener {
     pub keys: KeyReader,
     /// Who takes the ids.
     pub inbox: Arc<Inbox>,
+    /// Whose orders are not for us.
+    pub peers: Arc<Peers>,
     /// What has been heard.
     pub stats: Arc<Stats>,
     /// For the server's settings.
@@ -133,7 +136,7 @@ impl Listener {
     fn drain(&self, mut events: Events) -> DropGuard {
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
-        let (keys, inbox, stats) = (self.keys.clone(), Arc::clone(&self.inbox), Arc::clone(&self.stats));
+        let (keys, inbox, stats, peers) = (self.keys.clone(), Arc::clone(&self.inbox), Arc::clone(&self.stats), Arc::clone(&self.peers));
         let own = (self.redis.listen == Listen::Own).then_some(self.redis.url.database);
         let drain = async move {
             loop {
@@ -146,7 +149,9 @@ impl Listener {
                     Ok(event) => match keys.read(event.key.as_bytes()) {
                         Ok(id) => {
                             stats.heard(true);
-                            inbox.offer(&id, Trigger::Expired);
+                            if peers.is_ours(&id) {
+                                inbox.offer(&id, Trigger::Expired);
+                            }
                         }
                         Err(reason) => {
                             stats.heard(false);

@@ -22,7 +22,7 @@ use tracing::debug;
 use crate::{
     close::{Inbox, Later},
     order::{OrderId, Trigger},
-    signal::{key::KeyReader, redis::Commands},
+    signal::{key::KeyReader, peers::Peers, redis::Commands},
 };
 
 /// How many orders may be on the wheel; beyond that the sweep finds them when they are overdue.
@@ -69,6 +69,8 @@ pub struct Pacer {
     pub later: mpsc::Receiver<Later>,
     /// Who closes them.
     pub inbox: Arc<Inbox>,
+    /// Whose orders are not for us.
+    pub peers: Arc<Peers>,
     /// How keys are touched.
     pub touch: Toucher,
     /// When to stop.
@@ -81,13 +83,12 @@ impl Pacer {
     pub fn new(
         (upcoming, later): (mpsc::Receiver<Vec<Upcoming>>, mpsc::Receiver<Later>),
         inbox: Arc<Inbox>,
-        keys: KeyReader,
-        commands: Commands,
-        subscribed: watch::Receiver<bool>,
+        peers: Arc<Peers>,
+        (keys, commands, subscribed): (KeyReader, Commands, watch::Receiver<bool>),
         stop: CancellationToken,
     ) -> Self {
         let touch = Toucher { keys, commands, subscribed, inbox: Arc::clone(&inbox), rest_until: Arc::default() };
-        Self { upcoming, later, inbox, touch, stop }
+        Self { upcoming, later, inbox, peers, touch, stop }
     }
 
     /// Keeps appointments.
@@ -111,6 +112,8 @@ impl Pacer {
         let mut touched = Vec::new();
         for (id, step) in ready {
             match step {
+                // Its instance does it; and if not, the sweep finds it.
+                Step::Touch if !self.peers.is_ours(&id) => {}
                 Step::Touch => touched.push(id),
                 Step::Offer(trigger) => {
                     self.inbox.offer(&id, trigger);

@@ -255,6 +255,32 @@ impl Commands {
         in_time(self.client.set(key, value, Some(Expiration::PXAT(millis)), None, false)).await
     }
 
+    /// Sets a field of a hash, which then lives for `ttl`, and returns all its fields.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn exchange_fields(&self, key: &str, field: &str, value: &str, ttl: Duration) -> Result<HashMap<String, String>> {
+        let millis = ttl.as_millis().to_string();
+        let pipeline = self.client.pipeline();
+        let queued = async {
+            pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, field, value]).await?;
+            pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
+            pipeline.custom::<(), _>(fred::cmd!("HGETALL"), vec![key]).await?;
+            pipeline.all::<(u64, u64, HashMap<String, String>)>().await
+        };
+        let (_, _, fields) = in_time(queued).await?;
+        Ok(fields)
+    }
+
+    /// Removes fields of a hash.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn remove_fields(&self, key: &str, fields: Vec<String>) -> Result<()> {
+        let arguments: Vec<String> = std::iter::once(key.to_owned()).chain(fields).collect();
+        in_time(self.client.custom(fred::cmd!("HDEL"), arguments)).await
+    }
+
     /// Cuts every subscriber's connection; returns how many there were.
     ///
     /// # Errors

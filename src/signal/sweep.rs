@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use crate::{
     close::{Inbox, Offer},
     order::{Row, Trigger},
-    signal::pacer::Upcoming,
+    signal::{pacer::Upcoming, peers::Peers},
     store::{DueQuery, Store, StoreError},
 };
 
@@ -39,6 +39,8 @@ pub struct Found {
     pub upcoming: u64,
     /// How much longer the queries took than a good index would have let them.
     pub excess: Duration,
+    /// When the first overdue order of another instance is for us to try, if it is open then.
+    pub step_in: Option<Instant>,
 }
 
 /// Sweeps on a timer and whenever somebody asks, until it is told to stop.
@@ -48,6 +50,8 @@ pub struct Sweep {
     pub store: Arc<dyn Store>,
     /// Who closes the overdue ones.
     pub inbox: Arc<Inbox>,
+    /// Whose orders are not for us, or not yet.
+    pub peers: Arc<Peers>,
     /// Who waits for those to come.
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// When, how far ahead, how many at a time.
@@ -67,8 +71,10 @@ impl Sweep {
                 swept = self.run_once(self.ahead(excess_before * REST_FACTOR)) => swept,
                 () = self.stop.cancelled() => return,
             };
+            let mut step_in = None;
             let rest = match swept {
                 Ok(found) => {
+                    step_in = found.step_in;
                     if std::mem::take(&mut away) {
                         info!("sweeping again");
                     }
@@ -96,17 +102,19 @@ impl Sweep {
                 }
             };
             tokio::select! {
-                () = self.pause(rest) => {}
+                () = self.pause(rest, step_in) => {}
                 () = self.stop.cancelled() => return,
             }
         }
     }
 
-    /// Rests, then waits for the timer or for somebody to ask.
-    async fn pause(&self, rest: Duration) {
+    /// Rests, then waits for the timer, the time to step in, or somebody to ask.
+    async fn pause(&self, rest: Duration, step_in: Option<Instant>) {
         tokio::time::sleep(rest).await;
+        let timer = self.settings.every.get().saturating_sub(rest);
+        let step_in = step_in.map_or(timer, |at| at.saturating_duration_since(Instant::now()));
         tokio::select! {
-            () = tokio::time::sleep(self.settings.every.get().saturating_sub(rest)) => {}
+            () = tokio::time::sleep(timer.min(step_in)) => {}
             () = self.inbox.sweep_wanted() => {}
         }
     }
@@ -145,8 +153,15 @@ impl Sweep {
         for row in rows {
             let Some(deadline) = row.deadline else { continue };
             let remaining = deadline.saturating_sub(row.now);
+            let patience = self.peers.patience(&row.id);
             if remaining <= 0 {
                 found.overdue += 1;
+                let patience = patience.saturating_sub(Duration::from_micros(remaining.unsigned_abs()));
+                if !patience.is_zero() {
+                    let at = answered + patience;
+                    found.step_in = Some(found.step_in.map_or(at, |before| before.min(at)));
+                    continue;
+                }
                 while self.inbox.offer_found(&row.id, Trigger::Sweep, asked) == Offer::Full {
                     self.inbox.space().await;
                     if self.stop.is_cancelled() {
@@ -156,6 +171,9 @@ impl Sweep {
             } else {
                 found.upcoming += 1;
                 self.inbox.reopen(&row.id, asked);
+                if !patience.is_zero() {
+                    continue;
+                }
                 // The database read its clock before it answered, so this instant is never early.
                 upcoming.push(Upcoming { id: row.id.clone(), at: answered + Duration::from_micros(remaining.unsigned_abs()) });
             }

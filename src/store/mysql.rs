@@ -34,8 +34,10 @@ use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// A payment waits behind a transaction of ours no longer than this, should this process hang.
-const IDLE_LIMIT: &str = "SET SESSION innodb_lock_wait_timeout = 1, SESSION wait_timeout = 30";
+/// A payment waits behind a transaction of ours no longer than this, should this process hang. MySQL can only
+/// give up idle sessions as a whole; MariaDB reads what stands in its comment.
+const IDLE_LIMIT: &str =
+    "SET SESSION innodb_lock_wait_timeout = 1, SESSION wait_timeout = 30 /*M!100300 , SESSION idle_transaction_timeout = 5 */";
 
 /// Connections are given up well before the server does so.
 const POOL_IDLE: Duration = Duration::from_secs(10);

@@ -50,7 +50,7 @@ impl Postgres {
         let zone = zone::session_zone(config).await?;
         let setup = format!(
             // A payment waits for a lock of ours no longer than this, should this process hang.
-            "SET idle_in_transaction_session_timeout = '30s'; SET lock_timeout = {}; {}",
+            "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = {}; {}",
             super::LOCK_WAIT.as_millis(),
             zone.set_sql()
         );

@@ -13,6 +13,8 @@ mod ends;
 mod events;
 /// Rows that a payment in progress has locked.
 mod locks;
+/// Several instances that share the work.
+mod peers;
 /// Orders that their database refuses to close.
 mod poison;
 /// Payments that race the deadline.

@@ -48,7 +48,7 @@ async fn two_daemons_and_a_looping_reconcile(kind: Kind) {
 }
 
 /// Five articles for all: the hot rows, and the advice, of the README.
-fn take_turns_at_hot_rows(kind: Kind, settings: Settings) -> Settings {
+pub(super) fn take_turns_at_hot_rows(kind: Kind, settings: Settings) -> Settings {
     match kind {
         Kind::Postgres => settings.before_close_sql(
             "SELECT sku FROM inventory WHERE sku IN (SELECT sku FROM order_items WHERE order_no IN (:ids)) ORDER BY sku FOR UPDATE",

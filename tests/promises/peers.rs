@@ -1,0 +1,114 @@
+//! Several instances share the work: each order has one that tries first, and the others step in.
+
+use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
+use crate::support::{Daemon, Kind, Redis, Settings, Shop, wait};
+
+/// What this daemon looked at, closures included.
+fn looks(daemon: &Daemon) -> u64 {
+    let summary = daemon.summary();
+    ["closed", "settled", "not_due", "not_found", "locked", "rejected"].iter().map(|name| summary.count(name)).sum()
+}
+
+/// Starts daemons, and waits until each of them knows all the others.
+async fn acquainted(settings: &[&Settings]) -> Vec<Daemon> {
+    let mut daemons = Vec::new();
+    for settings in settings {
+        daemons.push(listening(settings).await);
+    }
+    let others = format!("\"others\":{}", daemons.len() - 1);
+    for daemon in &daemons {
+        daemon.until_line("it knows the others", |line| line.contains("other instances") && line.contains(&others)).await;
+    }
+    daemons
+}
+
+/// They divide the orders among them, and nearly every look closes one.
+#[tokio::test]
+async fn three_share_the_work() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = take_turns_at_hot_rows(Kind::Postgres, shop.settings_with(&redis));
+    let daemons = acquainted(&[&settings; 3]).await;
+    let orders: Vec<(i64, i64)> = (1..=1_500).map(|number| (number, 3_000 + number * 2)).collect();
+    shop.orders(&orders).await;
+    shop.write_keys(&redis, 0).await;
+    shop.until_all_settled().await;
+    let mut looked = 0;
+    for daemon in &daemons {
+        daemon.stop().await;
+        let closed = daemon.summary().count("closed");
+        assert!(closed > 150, "one of three closed only {closed} of 1,500");
+        looked += looks(daemon);
+    }
+    assert!(looked < 2_250, "{looked} looks for 1,500 orders");
+    assert_on_time(&shop.assert_outcome().await);
+}
+
+/// The others take over the orders of one that is killed, of one that hangs, and of one that says goodbye.
+#[tokio::test]
+async fn the_others_step_in() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = take_turns_at_hot_rows(Kind::Postgres, shop.settings_with(&redis));
+    let daemons = acquainted(&[&settings; 4]).await;
+    let orders: Vec<(i64, i64)> = (1..=600).map(|number| (number, 3_000 + number * 10)).collect();
+    shop.orders(&orders).await;
+    shop.write_keys(&redis, 0).await;
+    for (closed, end) in [(50, Daemon::kill as fn(&Daemon)), (200, Daemon::freeze), (350, Daemon::terminate)] {
+        wait::until("some orders are closed", async || shop.closed().await >= closed).await;
+        end(&daemons[usize::try_from(closed / 150).expect("a small number")]);
+    }
+    shop.until_all_settled().await;
+    daemons[2].wait().await;
+    daemons[3].until_line("it knows of one other, or none", |line| line.contains("other instances") && line.contains("\"was\":3")).await;
+    daemons[3].stop().await;
+    daemons[1].kill();
+    // The batch that was in hand when its instance froze stays locked until the database gives that session up.
+    let mut outcome = shop.assert_outcome().await;
+    let locked = outcome.closed.iter().filter(|(_, millis)| **millis > ON_TIME_MILLIS).count();
+    assert!(locked < 100, "{locked} of 600 orders were late");
+    outcome.closed.retain(|_, millis| *millis <= ON_TIME_MILLIS || *millis > 20_000);
+    assert_on_time(&outcome);
+}
+
+/// Whoever claims every order and closes none makes them late by less than a second or two, and no later.
+#[tokio::test]
+async fn one_that_only_claims_to_be_there() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    let key =
+        wait::some("the daemon's beat", async || redis.command(&["KEYS", "order-closer:*"]).array().first().map(|key| key.text())).await;
+    shop.orders_due_in(1..=200, 4_000).await;
+    shop.write_keys(&redis, 0).await;
+    let mut beats = 0;
+    wait::until("all orders are closed", async || {
+        beats += 1;
+        for liar in 0..20 {
+            redis.command(&["HSET", &key, &format!("liar-{liar}"), &format!("{beats} busy? no: \u{1F480}")]);
+        }
+        shop.closed().await == 200
+    })
+    .await;
+    assert!(daemon.logged("\"others\":20") > 0, "it believed them: {:#?}", daemon.lines());
+    daemon.stop().await;
+    assert_eq!(redis.command(&["HGETALL", &key]).array().len(), 40, "it took its own field away");
+    assert_on_time(&shop.assert_outcome().await);
+}
+
+/// Without the right to keep a beat, each tries every order.
+#[tokio::test]
+async fn strangers_to_each_other() {
+    let redis = Redis::options().with_notifications().config("user order-closer on >closing-time ~order_* &* +@all").start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings().set("redis.url", redis.url_as("order-closer", "closing-time"));
+    let daemons = [listening(&settings).await, listening(&settings).await];
+    shop.orders_due_in(1..=100, 3_000).await;
+    shop.write_keys(&redis, 0).await;
+    shop.until_all_settled().await;
+    for daemon in &daemons {
+        daemon.stop().await;
+        assert_eq!(daemon.said("other instances can't be seen").len(), 1, "said once: {:#?}", daemon.lines());
+    }
+    assert_on_time(&shop.assert_outcome().await);
+}
