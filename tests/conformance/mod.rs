@@ -149,9 +149,6 @@ mod mariadb {
 /// SQLite.
 mod sqlite {
     exam! { Sqlite:
-        at_once::closes_only_what_is_unpaid_and_due,
-        at_once::closes_none_if_ids_may_repeat,
-        at_once::closes_none_if_the_deadline_is_set,
         deadlines::deadline_in_iso_8601_with_t,
     }
 }
