@@ -2,14 +2,13 @@
 //!
 //! A session is one confirmed subscription. Whatever ends it, a new connection is made after a short
 //! pause, and every confirmed subscription is followed by a sweep, since what expired in between was
-//! told to nobody. Notifications are read on a thread of their own, which never waits for anything but
-//! the next one.
+//! told to nobody.
 
 use std::{sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::sync::{broadcast::error::RecvError, watch};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::sync::{broadcast::error::RecvError, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
@@ -63,8 +62,25 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Holds one session after the other.
+    /// Listens on a thread of its own: a task that shares its thread with others falls behind in a burst, and
+    /// keeps those others waiting.
     pub async fn run(self) {
+        let (ending, ended) = oneshot::channel::<()>();
+        let spawned = std::thread::Builder::new().name("listener".into()).spawn(move || {
+            match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime.block_on(self.hold_sessions()),
+                Err(error) => error!(%error, "the listener's thread can't run; orders are closed by the sweep"),
+            }
+            drop(ending);
+        });
+        match spawned {
+            Ok(_) => ended.await.unwrap_or_default(),
+            Err(error) => error!(%error, "the listener's thread can't start; orders are closed by the sweep"),
+        }
+    }
+
+    /// Holds one session after the other.
+    async fn hold_sessions(self) {
         let pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(50))
             .with_max_delay(Duration::from_secs(2))
@@ -106,11 +122,19 @@ impl Listener {
 
     /// Listens until something is wrong, and says what.
     async fn listen(&self) -> RedisError {
-        let (mut subscriber, events) = match Subscriber::connect(&self.redis).await {
+        let (subscriber, events) = match Subscriber::connect(&self.redis).await {
             Ok(connected) => connected,
             Err(error) => return error,
         };
-        let _draining = self.drain(events);
+        // Notifications are heard while an audit waits for its answers.
+        tokio::select! {
+            error = self.audit(subscriber) => error,
+            error = self.hear(events) => error,
+        }
+    }
+
+    /// Sees to it that the subscription stays, and that the server still notifies.
+    async fn audit(&self, mut subscriber: Subscriber) -> RedisError {
         let mut setting = Setting::default();
         self.audit_notifications(&mut setting).await;
         self.subscribed.send_replace(true);
@@ -131,55 +155,34 @@ impl Listener {
         }
     }
 
-    /// Reads notifications on a thread of their own: a task that shares its thread with others falls
-    /// behind in a burst, and then events are lost. Ends when the guard is dropped.
-    fn drain(&self, mut events: Events) -> DropGuard {
-        let ended = CancellationToken::new();
-        let guard = ended.clone().drop_guard();
-        let (keys, inbox, stats, peers) = (self.keys.clone(), Arc::clone(&self.inbox), Arc::clone(&self.stats), Arc::clone(&self.peers));
+    /// Hears notifications, and never waits for anything but the next one.
+    async fn hear(&self, mut events: Events) -> RedisError {
         let own = (self.redis.listen == Listen::Own).then_some(self.redis.url.database);
-        let drain = async move {
-            loop {
-                let event = tokio::select! {
-                    event = events.recv() => event,
-                    () = ended.cancelled() => return,
-                };
-                match event {
-                    Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
-                    Ok(event) => match keys.read(event.key.as_bytes()) {
-                        Ok(id) => {
-                            stats.heard(true);
-                            if peers.is_ours(&id) {
-                                inbox.offer(&id, Trigger::Expired);
-                            }
+        loop {
+            match events.recv().await {
+                Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
+                Ok(event) => match self.keys.read(event.key.as_bytes()) {
+                    Ok(id) => {
+                        self.stats.heard(true);
+                        if self.peers.is_ours(&id) {
+                            self.inbox.offer(&id, Trigger::Expired);
                         }
-                        Err(reason) => {
-                            stats.heard(false);
-                            if reason != NotAnOrder::ForeignPrefix {
-                                debug!(key = %event.key.as_bytes().escape_ascii(), db = event.db, %reason, "expired key is no order");
-                            }
-                        }
-                    },
-                    Err(RecvError::Lagged(events)) => {
-                        stats.lost(events);
-                        warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
-                        inbox.want_sweep();
                     }
-                    Err(RecvError::Closed) => return,
+                    Err(reason) => {
+                        self.stats.heard(false);
+                        if reason != NotAnOrder::ForeignPrefix {
+                            debug!(key = %event.key.as_bytes().escape_ascii(), db = event.db, %reason, "expired key is no order");
+                        }
+                    }
+                },
+                Err(RecvError::Lagged(events)) => {
+                    self.stats.lost(events);
+                    warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
+                    self.inbox.want_sweep();
                 }
+                Err(RecvError::Closed) => return RedisError("the connection was closed".into()),
             }
-        };
-        let spawned =
-            std::thread::Builder::new().name("listener".into()).spawn(move || {
-                match tokio::runtime::Builder::new_current_thread().build() {
-                    Ok(runtime) => runtime.block_on(drain),
-                    Err(error) => error!(%error, "the listener's thread can't run; orders are closed by the sweep"),
-                }
-            });
-        if let Err(error) = spawned {
-            error!(%error, "the listener's thread can't start; orders are closed by the sweep");
         }
-        guard
     }
 
     /// Checks that the server notifies of expired keys, and sets it to if it is allowed and configured to.
