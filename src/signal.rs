@@ -4,6 +4,7 @@
 //! All three only offer ids to the [`crate::close::Inbox`]; none decides anything. Whatever one of them
 //! misses, the sweep finds. Where several instances run, [`Peers`] says which of them tries an order first.
 
+mod clock;
 mod key;
 mod listener;
 mod notifications;

@@ -39,6 +39,8 @@ pub(super) enum Way {
 /// On an error nothing has changed, save that a connection lost during the commit leaves it open
 /// whether it did; asking again tells.
 pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId], way: Way) -> Result<Vec<Judged>, StoreError> {
+    // Everybody who changes several rows does so in this order.
+    let ids: BTreeSet<OrderId> = ids.iter().cloned().collect();
     let mut transaction = match store.begin().await {
         Ok(transaction) => transaction,
         // Somebody has the whole database, and with it each of these orders.
@@ -46,7 +48,7 @@ pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId], way: W
         Err(error) => return Err(error),
     };
     let began = Instant::now();
-    let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), ids, way).await {
+    let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), &ids, way).await {
         Ok(judged) => judged,
         Err(error) => {
             transaction.rollback().await;
@@ -69,28 +71,32 @@ pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId], way: W
         .collect())
 }
 
-/// By id: everybody who changes several rows does so in this order.
 type Verdicts = BTreeMap<OrderId, Verdict>;
 
 fn is_close(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Close { .. })
 }
 
-async fn judge_and_update(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId], way: Way) -> Result<Verdicts, StoreError> {
+async fn judge_and_update(
+    transaction: &mut dyn Transaction,
+    unpaid: &[String],
+    ids: &BTreeSet<OrderId>,
+    way: Way,
+) -> Result<Verdicts, StoreError> {
     let mut judged = Verdicts::new();
-    let mut left: BTreeSet<OrderId> = ids.iter().cloned().collect();
+    let mut left: Vec<OrderId> = ids.iter().cloned().collect();
     if way == Way::Fused {
-        for (id, row) in by_id(transaction.close_due(&in_order(&left)).await?)? {
+        for (id, row) in by_id(transaction.close_due(&left).await?)? {
             let verdict = judge(unpaid, Some(&row));
             if !is_close(&verdict) {
                 return Err(StoreError::Conflict(format!("order {id} was changed while it was closed, and is now {verdict:?}")));
             }
-            left.remove(&id);
             judged.insert(id, verdict);
         }
+        left.retain(|id| !judged.contains_key(id));
     }
     if !left.is_empty() {
-        judged.extend(step_by_step(transaction, unpaid, &in_order(&left)).await?);
+        judged.extend(step_by_step(transaction, unpaid, &left).await?);
     }
     let closed: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
     if !closed.is_empty() {
@@ -117,10 +123,6 @@ async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids:
         }
     }
     Ok(judged)
-}
-
-fn in_order(ids: &BTreeSet<OrderId>) -> Vec<OrderId> {
-    ids.iter().cloned().collect()
 }
 
 fn by_id(rows: Vec<Row>) -> Result<HashMap<OrderId, Row>, StoreError> {

@@ -47,7 +47,9 @@ const CROWD: usize = 100;
 pub struct Upcoming {
     /// The order.
     pub id: OrderId,
-    /// Its deadline, on this host's steady clock.
+    /// Its deadline, in microseconds since 1970 UTC.
+    pub deadline: i64,
+    /// The same on this host's steady clock.
     pub at: Instant,
 }
 
@@ -98,11 +100,13 @@ impl Pacer {
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 Some(orders) = self.upcoming.recv() => {
-                    for Upcoming { id, at } in orders {
-                        wheel.insert(id, at, Step::Touch);
+                    for Upcoming { id, deadline, at } in orders {
+                        wheel.insert(id, Appointment { at, deadline: Some(deadline) }, Step::Touch);
                     }
                 }
-                Some(Later { id, trigger, at }) = self.later.recv() => wheel.insert(id, at, Step::Offer(trigger)),
+                Some(Later { id, trigger, at }) = self.later.recv() => {
+                    wheel.insert(id, Appointment { at, deadline: None }, Step::Offer(trigger));
+                }
                 ready = wheel.ready() => self.act(ready),
             }
         }
@@ -133,20 +137,34 @@ impl Pacer {
 #[derive(Debug, Default)]
 struct Wheel {
     queue: DelayQueue<(OrderId, Step)>,
-    places: HashMap<OrderId, (delay_queue::Key, Instant)>,
+    places: HashMap<OrderId, (delay_queue::Key, Appointment)>,
+}
+
+/// When something is to be done, and for which deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Appointment {
+    at: Instant,
+    deadline: Option<i64>,
+}
+
+impl Appointment {
+    /// Whether this is news: a sweep sees the same deadline again and again, each time a little later or earlier
+    /// on this host's clock, and never too early.
+    fn overrides(self, before: Self) -> bool {
+        self.deadline != before.deadline || self.at + Duration::from_millis(1) < before.at
+    }
 }
 
 impl Wheel {
-    fn insert(&mut self, id: OrderId, at: Instant, step: Step) {
+    fn insert(&mut self, id: OrderId, appointment: Appointment, step: Step) {
         if let Some((key, before)) = self.places.get_mut(&id) {
-            // A sweep sees the same deadline again and again, each time with the jitter of its query.
-            if before.checked_duration_since(at).unwrap_or_else(|| at.duration_since(*before)) > Duration::from_millis(5) {
-                self.queue.reset_at(key, at.into());
-                *before = at;
+            if appointment.overrides(*before) {
+                self.queue.reset_at(key, appointment.at.into());
+                *before = appointment;
             }
         } else if self.places.len() < CAPACITY {
-            let key = self.queue.insert_at((id.clone(), step), at.into());
-            self.places.insert(id, (key, at));
+            let key = self.queue.insert_at((id.clone(), step), appointment.at.into());
+            self.places.insert(id, (key, appointment));
         }
     }
 
@@ -165,7 +183,8 @@ impl Wheel {
             if ready.len() == GROUP {
                 break;
             }
-            next = self.queue.next().now_or_never().flatten();
+            // Beyond the runtime's budget for one task too: the first batch of a crowd is to be a full one.
+            next = tokio::task::unconstrained(self.queue.next()).now_or_never().flatten();
         }
         ready
     }

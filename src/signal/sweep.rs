@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use crate::{
     close::{Inbox, Offer},
     order::{Row, Trigger},
-    signal::{pacer::Upcoming, peers::Peers},
+    signal::{clock::DatabaseClock, pacer::Upcoming, peers::Peers},
     store::{DueQuery, Store, StoreError},
 };
 
@@ -66,9 +66,10 @@ impl Sweep {
         let mut away = false;
         let mut slow = false;
         let mut excess_before = Duration::ZERO;
+        let mut clock = DatabaseClock::default();
         loop {
             let swept = tokio::select! {
-                swept = self.run_once(self.ahead(excess_before * REST_FACTOR)) => swept,
+                swept = self.run_once(self.ahead(excess_before * REST_FACTOR), &mut clock) => swept,
                 () = self.stop.cancelled() => return,
             };
             let mut step_in = None;
@@ -130,7 +131,7 @@ impl Sweep {
     ///
     /// # Errors
     /// As the database says; what was found until then has been passed on.
-    pub async fn run_once(&self, ahead: Duration) -> Result<Found, StoreError> {
+    async fn run_once(&self, ahead: Duration, clock: &mut DatabaseClock) -> Result<Found, StoreError> {
         let mut found = Found::default();
         let mut query = DueQuery { ahead, limit: self.settings.page, after: None };
         loop {
@@ -140,7 +141,10 @@ impl Sweep {
             let answered = Instant::now();
             let fair = FAIR_START + FAIR_COST * u32::try_from(page.rows.len()).unwrap_or(u32::MAX);
             found.excess += (answered - asked).saturating_sub(fair);
-            self.pass_on(&page.rows, asked, answered, &mut found).await;
+            if let Some(row) = page.rows.first() {
+                clock.learn(row.now, asked, answered);
+            }
+            self.pass_on(&page.rows, (asked, answered), clock, &mut found).await;
             query.after = page.next;
             if query.after.is_none() {
                 return Ok(found);
@@ -148,7 +152,7 @@ impl Sweep {
         }
     }
 
-    async fn pass_on(&self, rows: &[Row], asked: Instant, answered: Instant, found: &mut Found) {
+    async fn pass_on(&self, rows: &[Row], (asked, answered): (Instant, Instant), clock: &DatabaseClock, found: &mut Found) {
         let mut upcoming = Vec::new();
         for row in rows {
             let Some(deadline) = row.deadline else { continue };
@@ -174,8 +178,7 @@ impl Sweep {
                 if !patience.is_zero() {
                     continue;
                 }
-                // The database read its clock before it answered, so this instant is never early.
-                upcoming.push(Upcoming { id: row.id.clone(), at: answered + Duration::from_micros(remaining.unsigned_abs()) });
+                upcoming.push(Upcoming { id: row.id.clone(), deadline, at: clock.instant_of(deadline).unwrap_or(answered) });
             }
         }
         if !upcoming.is_empty() {

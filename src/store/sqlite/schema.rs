@@ -135,11 +135,11 @@ impl Schema {
     /// Ids as SQLite reads them: a JSON array of numbers or strings.
     pub(super) fn json(&self, ids: &[OrderId]) -> String {
         let value = |id: &OrderId| match &self.id_kind {
-            // One that is no number becomes null, which equals nothing.
-            IdKind::Integer { .. } => id.as_str().parse::<i64>().map_or(serde_json::Value::Null, serde_json::Value::from),
-            IdKind::Text { .. } | IdKind::Uuid => id.as_str().into(),
+            // In its canonical spelling a whole number is JSON as it stands.
+            IdKind::Integer { .. } => id.to_string(),
+            IdKind::Text { .. } | IdKind::Uuid => serde_json::Value::from(id.as_str()).to_string(),
         };
-        serde_json::Value::Array(ids.iter().map(value).collect()).to_string()
+        format!("[{}]", ids.iter().map(value).collect::<Vec<_>>().join(","))
     }
 
     pub(super) async fn catalogue(&self, session: &mut Session<Driver>) -> Result<Catalogue, StoreError> {
