@@ -7,6 +7,7 @@
 //! Failures are sorted once, in [`StoreError`], by what to do next.
 
 mod catalogue;
+mod close_sql;
 mod error;
 mod mapping;
 mod mysql;
@@ -114,7 +115,8 @@ pub trait Transaction: Send {
     /// user's statements. Returns how many rows changed their status.
     ///
     /// # Errors
-    /// As the database says, sorted.
+    /// As the database says, sorted; [`StoreError::Rejected`] also when a statement changed another number of rows
+    /// for an order than the configuration demands.
     async fn close(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
 
     /// Commits.

@@ -211,7 +211,10 @@ impl Transaction for Open {
         let schema = Arc::clone(&self.schema);
         let changed = self.change(&schema.update, ids).await?;
         for statement in &schema.close_sql {
-            self.change(statement, ids).await?;
+            for ids in statement.runs(ids) {
+                let changed = self.change(&statement.sql, ids).await?;
+                statement.check(ids, changed)?;
+            }
         }
         Ok(changed)
     }

@@ -160,9 +160,12 @@ impl Transaction for Open {
     async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
         let update = sqlx::query(self.schema.update.clone()).bind(texts(ids));
         let changed = self.session.run(|connection| update.execute(connection)).await?.rows_affected();
-        for sql in self.schema.close_sql.clone() {
-            let statement = sqlx::query(sql).bind(texts(ids));
-            self.session.run(|connection| statement.execute(connection)).await?;
+        for statement in self.schema.close_sql.clone() {
+            for ids in statement.runs(ids) {
+                let run = sqlx::query(statement.sql.clone()).bind(texts(ids));
+                let changed = self.session.run(|connection| run.execute(connection)).await?.rows_affected();
+                statement.check(ids, changed)?;
+            }
         }
         Ok(changed)
     }

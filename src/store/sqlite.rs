@@ -165,8 +165,12 @@ impl Transaction for Open {
 
     async fn close(&mut self, ids: &[OrderId]) -> Result<u64> {
         let changed = self.change(self.schema.update.clone(), ids).await?;
-        for sql in self.schema.close_sql.clone() {
-            self.change(sql, ids).await?;
+        let schema = Arc::clone(&self.schema);
+        for statement in &schema.close_sql {
+            for ids in statement.runs(ids) {
+                let changed = self.change(statement.sql.clone(), ids).await?;
+                statement.check(ids, changed)?;
+            }
         }
         Ok(changed)
     }
