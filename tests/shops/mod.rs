@@ -4,6 +4,7 @@
 //! tables before and after: what is listed has changed, and nothing else has.
 
 mod changes;
+mod litemall;
 mod mall;
 
 use std::path::PathBuf;
