@@ -9,7 +9,10 @@ type Row = BTreeMap<String, Option<String>>;
 
 /// Every row of every table, by its table and its primary key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Snapshot(BTreeMap<(String, String), Row>);
+pub(super) struct Snapshot {
+    rows: BTreeMap<(String, String), Row>,
+    keys: BTreeMap<String, Vec<String>>,
+}
 
 impl Snapshot {
     pub(super) async fn take(database: &Database) -> Self {
@@ -41,29 +44,30 @@ impl Snapshot {
                 rows.insert((table.clone(), key.join("/")), row);
             }
         }
-        Self(rows)
+        Self { rows, keys }
     }
 
     /// One line for each column that changed, each row that came and each that went. What became a time of `now`
     /// reads `now`.
     pub(super) fn changes(&self, after: &Self, now: &RangeInclusive<String>) -> Vec<String> {
         let mut lines = Vec::new();
-        for (at @ (table, key), row) in &after.0 {
-            match self.0.get(at) {
+        for (at @ (table, key), row) in &after.rows {
+            match self.rows.get(at) {
                 Some(before) => lines.extend(before.iter().zip(row).filter(|(old, new)| old != new).map(|((column, old), (_, new))| {
                     format!("{table} {key}: {column} {} -> {}", shown(old.as_ref(), now), shown(new.as_ref(), now))
                 })),
-                None => lines.push(format!("+ {table}: {}", contents(row, key, now))),
+                None => lines.push(format!("+ {table}: {}", contents(row, &self.keys[table], now))),
             }
         }
-        lines.extend(self.0.keys().filter(|at| !after.0.contains_key(at)).map(|(table, key)| format!("- {table} {key}")));
+        lines.extend(self.rows.keys().filter(|at| !after.rows.contains_key(at)).map(|(table, key)| format!("- {table} {key}")));
         lines
     }
 }
 
-/// What a new row has: all but its generated key, and what is empty.
-fn contents(row: &Row, key: &str, now: &RangeInclusive<String>) -> String {
-    let told = row.iter().filter(|(_, value)| value.as_deref().is_some_and(|text| !text.is_empty() && text != key));
+/// What a new row has: all but a key of one column, which is generated, and what is empty.
+fn contents(row: &Row, key: &[String], now: &RangeInclusive<String>) -> String {
+    let told = |column: &String, value: &str| !value.is_empty() && key != [column.clone()];
+    let told = row.iter().filter(|(column, value)| value.as_deref().is_some_and(|value| told(column, value)));
     told.map(|(column, value)| format!("{column}={}", shown(value.as_ref(), now))).collect::<Vec<_>>().join(" ")
 }
 

@@ -6,6 +6,8 @@
 mod changes;
 mod litemall;
 mod mall;
+mod plain_mysql;
+mod plain_postgres;
 
 use std::path::PathBuf;
 
