@@ -8,6 +8,7 @@ mod litemall;
 mod mall;
 mod plain_mysql;
 mod plain_postgres;
+mod spree;
 
 use std::path::PathBuf;
 
