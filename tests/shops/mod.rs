@@ -9,6 +9,7 @@ mod mall;
 mod plain_mysql;
 mod plain_postgres;
 mod spree;
+mod woocommerce;
 
 use std::path::PathBuf;
 
