@@ -8,6 +8,7 @@ mod litemall;
 mod mall;
 mod plain_mysql;
 mod plain_postgres;
+mod saleor;
 mod spree;
 mod woocommerce;
 
