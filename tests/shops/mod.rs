@@ -5,6 +5,7 @@
 
 mod changes;
 mod litemall;
+mod magento;
 mod mall;
 mod plain_mysql;
 mod plain_postgres;
