@@ -130,8 +130,7 @@ impl<'de> Deserialize<'de> for Statement {
                 let reads = sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select"));
                 if reads && let Some(rows) = rows {
                     return Err(de::Error::custom(format!(
-                        "has a SELECT, which changes no rows, with rows = {rows:?}; leave rows out, or write an INSERT, UPDATE or DELETE",
-                        rows = rows.to_string()
+                        "has a SELECT, which changes no rows, and asks for {rows}; leave rows out, or write an INSERT, UPDATE or DELETE"
                     )));
                 }
                 Ok(Statement { sql, rows })

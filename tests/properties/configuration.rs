@@ -162,7 +162,7 @@ fn a_senseless_value_is_an_error() {
         ("{ sql = ' select o FROM r WHERE o IN (:ids) FOR UPDATE', rows = '>= 1' }", "a SELECT"),
     ] {
         let settings = Settings::new().add(&format!("[close]\nsql = ['DELETE FROM q WHERE o IN (:ids)', {statement}]"));
-        let message = assert_wrong(&settings, "close.sql");
+        let message = assert_wrong(&settings, "close.sql, entry 2");
         assert!(message.contains(needle), "{needle:?} is missing in: {message}");
     }
     assert_wrong(&Settings::new().set("orders.set.status", "5"), "orders.set");

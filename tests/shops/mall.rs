@@ -1,7 +1,7 @@
 //! macrozheng/mall.
 
 use super::{Example, assert_changes};
-use crate::support::{Database, Kind};
+use crate::support::{Daemon, Database, Kind, Settings, wait};
 
 /// mall writes Shanghai's time, and the test's server is in UTC.
 const NOW: &str = "UTC_TIMESTAMP() + INTERVAL 8 HOUR";
@@ -94,4 +94,28 @@ async fn an_order_without_its_stock_stays_open() {
         "ums_member 2: integration NULL -> 40",
     ];
     assert_changes(example.reconcile((2, 2)).await, &expected);
+}
+
+/// The daemon, with a key such as the head of the file describes.
+#[tokio::test]
+async fn a_key_closes_its_order_at_its_deadline() {
+    let example = open().await;
+    let settings = Settings::new()
+        .add(&example.text())
+        .set("database.url", example.database.url.as_str())
+        .set("redis.url", example.redis.url())
+        .set("log.format", "json");
+    let daemon = Daemon::start(&settings);
+    daemon.until_logged("listening for expired keys").await;
+    let database = &example.database;
+    database.execute(&format!("UPDATE oms_order SET create_time = {NOW} - INTERVAL 2 HOUR + INTERVAL 3 SECOND WHERE id = 5")).await;
+    let deadline = database.number("SELECT UNIX_TIMESTAMP(create_time - INTERVAL 6 HOUR) * 1000 FROM oms_order WHERE id = 5").await;
+    example.redis.set_all_until(&[("mall:oms:unpaid:5".into(), deadline)]);
+    wait::until_eq("order 5's status", 4, async || database.number("SELECT status FROM oms_order WHERE id = 5").await).await;
+    let late =
+        database.number(&format!("SELECT TIMESTAMPDIFF(SECOND, create_time + INTERVAL 2 HOUR, {NOW}) FROM oms_order WHERE id = 5")).await;
+    assert!(late >= 0, "closed before its deadline");
+    daemon.stop().await;
+    assert_eq!(daemon.summary().count("closed"), 5);
+    assert_eq!(database.number("SELECT lock_stock FROM pms_sku_stock WHERE id = 10").await, 2);
 }

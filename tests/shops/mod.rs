@@ -16,6 +16,7 @@ mod woocommerce;
 use std::path::PathBuf;
 
 use changes::Snapshot;
+use order_closer::config::{self, Config};
 use serde_json::Value;
 
 use crate::support::{Database, OneShot, Redis};
@@ -35,6 +36,8 @@ impl Example {
     async fn open(name: &'static str, database: Database, clock: &'static str, schema: &str) -> Self {
         database.execute(schema).await;
         let example = Self { name, clock, database, redis: Redis::options().with_notifications().config("appendonly yes").start() };
+        let prefix = example.settings().redis.key_prefix;
+        assert!(example.text().contains(&format!("# Keys: SET {prefix}<")), "the head names keys as they are expected");
         assert_eq!(example.check().await, ["sweep index"], "the system's own tables lack that index alone");
         let indexes = example.indexes();
         assert!(!indexes.is_empty(), "the head has the statement that creates the missing index");
@@ -49,10 +52,17 @@ impl Example {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/examples").join(self.name).with_extension("toml")
     }
 
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.file()).expect("the example can be read")
+    }
+
+    fn settings(&self) -> Config {
+        config::load(Some(&self.file())).unwrap_or_else(|error| panic!("{error}")).config
+    }
+
     /// The `CREATE INDEX` statements in the comments of the file.
     fn indexes(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.file()).expect("the example can be read");
-        let comments: String = text.lines().filter_map(|line| line.strip_prefix('#')).map(|line| format!("{line}\n")).collect();
+        let comments: String = self.text().lines().filter_map(|line| line.strip_prefix('#')).map(|line| format!("{line}\n")).collect();
         let statements = comments.split("CREATE INDEX").skip(1);
         // Outside a transaction alone could an index be made concurrently, and nobody else is here.
         statements.filter_map(|rest| Some(format!("CREATE INDEX{}", rest.split_once(';')?.0.replace("CONCURRENTLY ", "")))).collect()
