@@ -29,7 +29,7 @@ async fn open(server: &MariaDb) -> Example {
              INSERT INTO wp_woocommerce_order_items (order_item_id, order_item_name, order_item_type, order_id)
                VALUES ({id}0, 'A shirt', 'line_item', {id}), ({id}1, 'Spring', 'coupon', {id});
              INSERT INTO wp_woocommerce_order_itemmeta (order_item_id, meta_key, meta_value)
-               VALUES ({id}0, '_product_id', '20'), ({id}0, '_variation_id', '0'), ({id}0, '_qty', '2')"
+               VALUES ({id}0, '_product_id', '20'), ({id}0, '_variation_id', ''), ({id}0, '_qty', '2')"
         );
         database.execute(&sql).await;
     }
@@ -123,13 +123,20 @@ async fn cancels_as_woocommerce_does() {
     assert_changes(example.reconcile((3, 0)).await, &expected);
 }
 
-/// The note is in the site's zone: an offset, or a name if the server knows it.
+/// Notes and products have the site's own time: by an offset, or by a name that the server knows.
 #[tokio::test]
-async fn notes_are_in_the_zone_of_the_site() {
+async fn local_times_are_those_of_the_site() {
     let server = MariaDb::options().time_zone("+08:00").start();
-    let example = open(&server).await;
-    example.database.execute("UPDATE wp_options SET option_value = '-3.5' WHERE option_name = 'gmt_offset'").await;
-    example.reconcile((3, 0)).await;
-    let minutes = "SELECT DISTINCT TIMESTAMPDIFF(MINUTE, comment_date_gmt, comment_date) FROM wp_comments";
-    assert_eq!(example.database.number(minutes).await, -210);
+    let time_zones = Database::on_mariadb(&server).await;
+    time_zones.execute(&format!("USE mysql; {}", MariaDb::time_zone_tables(&["Asia/Tokyo"]))).await;
+    for (zone, offset, minutes) in [("", "-3.5", -210), ("Asia/Tokyo", "", 540), ("No/Where", "2", 120), ("", "", 0)] {
+        let example = open(&server).await;
+        let set = |name: &str, value: &str| format!("UPDATE wp_options SET option_value = '{value}' WHERE option_name = '{name}'");
+        example.database.execute(&[set("timezone_string", zone), set("gmt_offset", offset)].join(";")).await;
+        example.reconcile((3, 0)).await;
+        let notes = "SELECT DISTINCT TIMESTAMPDIFF(MINUTE, comment_date_gmt, comment_date) FROM wp_comments";
+        assert_eq!(example.database.number(notes).await, minutes, "{zone:?} {offset:?}");
+        let products = "SELECT DISTINCT TIMESTAMPDIFF(MINUTE, post_modified_gmt, post_modified) FROM wp_posts WHERE ID IN (20, 21, 22)";
+        assert_eq!(example.database.number(products).await, minutes, "{zone:?} {offset:?}");
+    }
 }
