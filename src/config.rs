@@ -6,10 +6,12 @@
 
 mod explain;
 mod load;
+mod statement;
 mod urls;
 mod values;
 
 pub use load::{DEFAULT_FILE, Loaded, Setting, load};
+pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl};
 pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
 
@@ -183,8 +185,8 @@ pub struct Close {
     pub inbox: usize,
     /// When an order that its database rejects is tried again.
     pub retry: Retry,
-    /// Statements in the same transaction; `:ids` is the list of the orders being closed.
-    pub sql: Vec<String>,
+    /// Statements in the same transaction, each with the number of rows that it must change, if that matters.
+    pub sql: Vec<Statement>,
 }
 
 impl Default for Close {

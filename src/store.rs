@@ -7,6 +7,7 @@
 //! Failures are sorted once, in [`StoreError`], by what to do next.
 
 mod catalogue;
+mod close_sql;
 mod error;
 mod mapping;
 mod mysql;
@@ -128,7 +129,8 @@ pub trait Transaction: Send {
     /// Runs the user's statements for these orders, which this transaction has closed.
     ///
     /// # Errors
-    /// As the database says, sorted.
+    /// As the database says, sorted; [`StoreError::Rejected`] also when a statement changed another number of rows
+    /// for an order than the configuration demands.
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<(), StoreError>;
 
     /// Commits.

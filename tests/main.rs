@@ -24,6 +24,8 @@ mod layers;
 
 /// The promises, kept by the daemon itself while everything around it fails.
 mod promises;
+/// Systems that are in use, with the examples of `config/examples`.
+mod shops;
 /// Starts real servers, the shop's tables and the daemon itself, and stops them.
 mod support;
 

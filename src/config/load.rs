@@ -170,6 +170,16 @@ fn variable_with(key: &str) -> String {
         .unwrap_or_else(|| variable(key))
 }
 
+/// A setting's name; the entries of a list are counted from 1, as in every other message.
+fn name_setting(path: &[String]) -> String {
+    let name = path.iter().fold(String::new(), |name, part| match part.parse::<usize>() {
+        Ok(index) => format!("{name}, entry {}", index + 1),
+        Err(_) if name.is_empty() => part.clone(),
+        Err(_) => format!("{name}{}{part}", if name.contains(", entry") { ", " } else { "." }),
+    });
+    if name.is_empty() { "the configuration".into() } else { name }
+}
+
 fn describe(figment: &Figment, error: &figment::Error) -> String {
     let mut lines: Vec<String> = error
         .clone()
@@ -177,8 +187,7 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
         .map(|error| {
             let key = error.path.join(".");
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
-            let key = if key.is_empty() { "the configuration".into() } else { key };
-            format!("{key}: {} (set in {place})", explain(&error.kind))
+            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&error.kind))
         })
         .collect();
     lines.dedup();

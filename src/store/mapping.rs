@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     config::{Config, Status},
-    store::{Misfit, sql::Template},
+    store::{Misfit, close_sql::CloseStatement, sql::Template},
 };
 
 /// Deadlines before this many seconds since 1970 (the start of 1971) are no deadlines: zero dates, zeros
@@ -125,12 +125,14 @@ pub(super) fn filter_condition(config: &Config) -> String {
     config.orders.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
 }
 
-/// The user's statements, taken apart; `escapes` as in [`Template::parse`].
-pub(super) fn templates(config: &Config, escapes: bool) -> Result<Vec<Template>, Misfit> {
+/// The user's statements as a dialect makes them of their templates; `escapes` as in [`Template::parse`].
+pub(super) fn close_statements<S>(config: &Config, escapes: bool, make: impl Fn(&Template) -> S) -> Result<Vec<CloseStatement<S>>, Misfit> {
     (1..)
         .zip(&config.close.sql)
         .map(|(number, statement)| {
-            Template::parse(statement, escapes).map_err(|what| Misfit(format!("close.sql: statement {number} {what}")))
+            let template =
+                Template::parse(&statement.sql, escapes).map_err(|what| Misfit(format!("close.sql: statement {number} {what}")))?;
+            Ok(CloseStatement::new(make(&template), number, statement.rows))
         })
         .collect()
 }

@@ -222,7 +222,10 @@ impl Transaction for Open {
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         for statement in &schema.close_sql {
-            self.change(statement, ids).await?;
+            for ids in statement.runs(ids) {
+                let changed = self.change(&statement.sql, ids).await?;
+                statement.check(ids, changed)?;
+            }
         }
         Ok(())
     }

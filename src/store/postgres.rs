@@ -194,9 +194,13 @@ impl Transaction for Open {
     }
 
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
-        for sql in self.schema.close_sql.clone() {
+        let schema = Arc::clone(&self.schema);
+        for statement in &schema.close_sql {
             self.be_patient().await?;
-            self.change(sql, ids).await?;
+            for ids in statement.runs(ids) {
+                let changed = self.change(statement.sql.clone(), ids).await?;
+                statement.check(ids, changed)?;
+            }
         }
         Ok(())
     }

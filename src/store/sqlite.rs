@@ -183,8 +183,12 @@ impl Transaction for Open {
     }
 
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
-        for sql in self.schema.close_sql.clone() {
-            self.change(sql, ids).await?;
+        let schema = Arc::clone(&self.schema);
+        for statement in &schema.close_sql {
+            for ids in statement.runs(ids) {
+                let changed = self.change(statement.sql.clone(), ids).await?;
+                statement.check(ids, changed)?;
+            }
         }
         Ok(())
     }

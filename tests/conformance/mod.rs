@@ -8,6 +8,7 @@ mod deadlines;
 mod ids;
 mod misfits;
 mod names;
+mod row_counts;
 mod statuses;
 mod sweeping;
 mod transactions;
@@ -74,6 +75,9 @@ macro_rules! exam {
             transactions::a_filter_hides_rows,
             transactions::close_sql_runs_for_the_closed_orders,
             transactions::failing_close_sql_rejects,
+            row_counts::a_statement_must_change_its_rows_for_each_order,
+            row_counts::what_counts_as_a_changed_row,
+            row_counts::a_rehearsal_finds_wrong_sql_in_a_counted_statement,
             transactions::a_constraint_rejects,
             transactions::a_dropped_transaction_leaves_nothing,
             transactions::a_rolled_back_transaction_leaves_nothing,

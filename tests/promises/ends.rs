@@ -55,7 +55,7 @@ async fn frozen_while_orders_fall_due() {
 /// A closure that takes so many seconds, once for each batch.
 fn slow(settings: Settings, seconds: f64) -> Settings {
     settings
-        .after_close_sql(&format!("SELECT pg_sleep({seconds}) WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))"))
+        .after_close_sql(format!("SELECT pg_sleep({seconds}) WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))"))
         .set("close.batch_size", 10)
         .set("close.workers", 1)
         .set("database.timeout", "60s")

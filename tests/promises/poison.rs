@@ -10,6 +10,7 @@ on_each_database! {
     rejected_to_the_end
     mended_in_time
     refused_by_the_users_own_sql
+    short_of_a_row_that_must_change
 }
 
 /// A trigger that rejects one order.
@@ -105,4 +106,22 @@ async fn refused_by_the_users_own_sql(kind: Kind) {
     three_hundred(&shop, &redis).await;
     assert_given_up(&shop, &daemon, "").await;
     assert_eq!(shop.database.number("SELECT count(*) FROM coupons").await, 319, "once for each closure");
+}
+
+/// A reservation that is not there is an error and no silent loss: its order stays open, all others close.
+async fn short_of_a_row_that_must_change(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    shop.database.execute("CREATE TABLE reservations (order_no bigint PRIMARY KEY)").await;
+    let reserved: Vec<String> = (1..=320).filter(|number| *number != POISON).map(|number| format!("({number})")).collect();
+    shop.database.execute(&format!("INSERT INTO reservations VALUES {}", reserved.join(", "))).await;
+    let release = toml::toml! {
+        sql = "DELETE FROM reservations WHERE order_no IN (:ids)"
+        rows = 1
+    };
+    let settings = settings(&shop, &redis).after_close_sql(release);
+    let daemon = listening(&settings).await;
+    three_hundred(&shop, &redis).await;
+    assert_given_up(&shop, &daemon, "statement 3 of close.sql changed 0 rows for order 150, and must change 1").await;
+    assert_eq!(shop.database.number("SELECT count(*) FROM reservations").await, 0);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{assert_on_time, listening, on_each_database};
-use crate::support::{Kind, Redis, Settings, Shop, order_closer};
+use crate::support::{Kind, Redis, Settings, Shop, order_closer, wait};
 
 on_each_database! {
     two_daemons_and_a_looping_reconcile
@@ -56,4 +56,54 @@ pub(super) fn take_turns_at_hot_rows(kind: Kind, settings: Settings) -> Settings
         Kind::MariaDb => settings.set("close.workers", 1),
         Kind::Sqlite => settings,
     }
+}
+
+/// Nobody has read the README: one daemon changes the hot rows in one order, the other in the opposite one, and
+/// each holds the first for a while. Of two batches that wait for each other the database ends one, as a deadlock or
+/// because it waited too long; it is tried again, and all close.
+async fn opposite_orders(kind: Kind, pause: &str) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    shop.database.execute("CREATE TABLE counters (sku bigint PRIMARY KEY, n bigint); INSERT INTO counters VALUES (1, 0), (2, 0)").await;
+    let count = |sku: i64| {
+        let sum = "(SELECT count(*) FROM orders WHERE order_no IN (:ids))";
+        format!("UPDATE counters SET n = n + {sum} WHERE sku = {sku}")
+    };
+    let settings = |first: i64, second: i64| {
+        shop.settings_with(&redis)
+            .set("close.batch_size", 10)
+            .set("log.level", "debug")
+            .after_close_sql(count(first))
+            .after_close_sql(pause)
+            .after_close_sql(count(second))
+    };
+    let daemons = [listening(&settings(1, 2)).await, listening(&settings(2, 1)).await];
+    let conflicts = || daemons.iter().map(|daemon| daemon.logged("conflict with another transaction")).sum::<usize>();
+    let mut taken = 0;
+    wait::until("batches of the two have met", async || {
+        let new: Vec<(i64, i64)> = (taken + 1..=taken + 100).map(|number| (number, 300)).collect();
+        shop.orders(&new).await;
+        shop.write_keys(&redis, 0).await;
+        shop.until_all_settled().await;
+        taken += 100;
+        conflicts() > 0
+    })
+    .await;
+    for daemon in &daemons {
+        daemon.stop().await;
+        assert_eq!(daemon.summary().count("rejected"), 0);
+    }
+    assert_eq!(i64::try_from(shop.assert_outcome().await.closed.len()), Ok(taken));
+    let counted = shop.database.column("SELECT n FROM counters ORDER BY sku").await;
+    assert_eq!(counted, [Some(taken.to_string()), Some(taken.to_string())], "once for each closure");
+}
+
+#[tokio::test]
+async fn hot_rows_in_opposite_orders_in_postgres() {
+    opposite_orders(Kind::Postgres, "SELECT pg_sleep(0.03) WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))").await;
+}
+
+#[tokio::test]
+async fn hot_rows_in_opposite_orders_in_mariadb() {
+    opposite_orders(Kind::MariaDb, "SELECT sleep(0.03) FROM DUAL WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))").await;
 }

@@ -148,6 +148,23 @@ fn a_senseless_value_is_an_error() {
         }
     }
     assert_wrong(&Settings::new().set("orders.unpaid", Vec::<i64>::new()), "orders.unpaid");
+    for (statement, needle) in [
+        ("7", "number 7"),
+        ("{ rows = 1 }", "sql"),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', row = 1 }", "row"),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = 0 }", "number 0"),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = -1 }", "number -1"),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = 1.5 }", "number 1.5"),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = '1' }", "\"1\""),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = '> 1' }", "\"> 1\""),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = '>= 0' }", "\">= 0\""),
+        ("{ sql = 'DELETE FROM r WHERE o IN (:ids)', rows = '>= one' }", "\">= one\""),
+        ("{ sql = ' select o FROM r WHERE o IN (:ids) FOR UPDATE', rows = '>= 1' }", "a SELECT"),
+    ] {
+        let settings = Settings::new().add(&format!("[close]\nsql = ['DELETE FROM q WHERE o IN (:ids)', {statement}]"));
+        let message = assert_wrong(&settings, "close.sql, entry 2");
+        assert!(message.contains(needle), "{needle:?} is missing in: {message}");
+    }
     assert_wrong(&Settings::new().set("orders.set.status", "5"), "orders.set");
     assert_wrong(&Settings::new().add("[orders.deadline]\ncolumn = 'c'\nunit = 'minutes'"), "orders.deadline.unit");
     assert_wrong(&Settings::new().add("[orders.deadline]\ncolumn = 'c'\nplus = '30'"), "orders.deadline.plus");

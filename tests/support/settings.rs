@@ -41,14 +41,14 @@ impl Settings {
 
     /// One more statement of `close.sql`, before the others.
     #[must_use]
-    pub fn before_close_sql(mut self, statement: &str) -> Self {
+    pub fn before_close_sql(mut self, statement: impl Into<Value>) -> Self {
         self.close_sql().insert(0, statement.into());
         self
     }
 
     /// One more statement of `close.sql`, after the others.
     #[must_use]
-    pub fn after_close_sql(mut self, statement: &str) -> Self {
+    pub fn after_close_sql(mut self, statement: impl Into<Value>) -> Self {
         self.close_sql().push(statement.into());
         self
     }

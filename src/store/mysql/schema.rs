@@ -13,7 +13,8 @@ use crate::{
     store::{
         Catalogue, ClockReading, OpenError, StoreError,
         catalogue::{Asked, Described, Index},
-        mapping::{Names, StatusLiterals, filter_condition, further_assignments, no_such_column, plus_micros, templates},
+        close_sql::CloseStatement,
+        mapping::{Names, StatusLiterals, close_statements, filter_condition, further_assignments, no_such_column, plus_micros},
         paging::Read,
         session::Session,
         sql::Template,
@@ -35,7 +36,7 @@ pub(super) struct Schema {
     pub(super) lock: ListStatement,
     pub(super) peek: ListStatement,
     pub(super) update: ListStatement,
-    pub(super) close_sql: Vec<ListStatement>,
+    pub(super) close_sql: Vec<CloseStatement<ListStatement>>,
     pub(super) due: Vec<Due>,
     pub(super) count_overdue: SqlStr,
     /// How often the horizon stands in a condition on the deadline.
@@ -92,7 +93,7 @@ impl Schema {
             lock: statements.lock(&hint)?,
             peek: statements.peek(&hint)?,
             update: statements.update(&hint)?,
-            close_sql: templates(config, server.escapes)?.iter().map(|template| ListStatement::new(template, id_column)).collect(),
+            close_sql: close_statements(config, server.escapes, |template| ListStatement::new(template, id_column))?,
             due: literals.unpaid.iter().map(|status| statements.due(status)).collect(),
             count_overdue: statements.count_overdue(),
             horizons: parameters(&moment.within(0)),

@@ -9,9 +9,10 @@ use crate::{
     store::{
         Catalogue, ClockReading, Misfit, OpenError, StoreError,
         catalogue::{Asked, Described, Index},
+        close_sql::CloseStatement,
         mapping::{
-            EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS, Names, StatusKind, StatusLiterals, filter_condition,
-            further_assignments, no_such_column, plus_micros, templates,
+            EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS, Names, StatusKind, StatusLiterals, close_statements,
+            filter_condition, further_assignments, no_such_column, plus_micros,
         },
         session::Session,
     },
@@ -37,7 +38,7 @@ pub(super) struct Schema {
     pub(super) lock: SqlStr,
     pub(super) peek: SqlStr,
     pub(super) update: SqlStr,
-    pub(super) close_sql: Vec<SqlStr>,
+    pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
     pub(super) due: Vec<Due>,
     pub(super) count_overdue: SqlStr,
     sample: SqlStr,
@@ -146,7 +147,7 @@ impl Schema {
             // In: $1 ids, whose rows are locked. Out: the number of rows changed. The status is asked once more for
             // tables in which an id is not unique.
             update: sql(format!("UPDATE {table} {set} WHERE {listed} AND {status_name} IN ({unpaid_list}){filter}")),
-            close_sql: templates(config, false)?.iter().map(|template| sql(template.render(&ids))).collect(),
+            close_sql: close_statements(config, false, |template| sql(template.render(&ids)))?,
             due,
             count_overdue: sql(format!(
                 "SELECT count(*) FROM {table} WHERE {status_name} IN ({unpaid_list}) AND {} AND {id_name} IS NOT NULL{filter}",

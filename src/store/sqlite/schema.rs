@@ -9,7 +9,10 @@ use crate::{
     store::{
         Catalogue, ClockReading, Misfit, OpenError, StoreError,
         catalogue::{Asked, Described, Index},
-        mapping::{Names, StatusKind, StatusLiterals, filter_condition, further_assignments, no_such_column, plus_micros, templates},
+        close_sql::CloseStatement,
+        mapping::{
+            Names, StatusKind, StatusLiterals, close_statements, filter_condition, further_assignments, no_such_column, plus_micros,
+        },
         session::Session,
     },
 };
@@ -31,7 +34,7 @@ pub(super) struct Schema {
     pub(super) unpaid: Vec<String>,
     pub(super) read: SqlStr,
     pub(super) update: SqlStr,
-    pub(super) close_sql: Vec<SqlStr>,
+    pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
     /// One for each unpaid status and each way of writing a time.
     pub(super) due: Vec<Due>,
     /// To be added up.
@@ -111,7 +114,7 @@ impl Schema {
         Ok(Self {
             read: statements.read(),
             update: statements.update(),
-            close_sql: templates(config, false)?.iter().map(|template| sql(template.render(IDS))).collect(),
+            close_sql: close_statements(config, false, |template| sql(template.render(IDS)))?,
             due: statements.due(),
             count_overdue: statements.count_overdue(),
             sample: statements.sample(),

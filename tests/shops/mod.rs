@@ -1,0 +1,123 @@
+//! Real shops: each file of `config/examples` against the tables of its system, by the real binary.
+//!
+//! A test fills the tables with orders of every sort, lets `reconcile` close what is due, and compares *all*
+//! tables before and after: what is listed has changed, and nothing else has.
+
+mod changes;
+mod litemall;
+mod magento;
+mod mall;
+mod plain_mysql;
+mod plain_postgres;
+mod saleor;
+mod spree;
+mod woocommerce;
+
+use std::path::PathBuf;
+
+use changes::Snapshot;
+use order_closer::config::{self, Config};
+use serde_json::Value;
+
+use crate::support::{Database, OneShot, Redis};
+
+/// An example, and a database with its system's tables.
+struct Example {
+    /// Its file in `config/examples`, without the ending.
+    name: &'static str,
+    /// SQL for the time that it is, as the shop's tables have it.
+    clock: &'static str,
+    database: Database,
+    redis: Redis,
+}
+
+impl Example {
+    /// Creates the tables, and the indexes that the example's head asks for.
+    async fn open(name: &'static str, database: Database, clock: &'static str, schema: &str) -> Self {
+        database.execute(schema).await;
+        let example = Self { name, clock, database, redis: Redis::options().with_notifications().config("appendonly yes").start() };
+        let prefix = example.settings().redis.key_prefix;
+        assert!(example.text().contains(&format!("# Keys: SET {prefix}<")), "the head names keys as they are expected");
+        assert_eq!(example.check().await, ["sweep index"], "the system's own tables lack that index alone");
+        let indexes = example.indexes();
+        assert!(!indexes.is_empty(), "the head has the statement that creates the missing index");
+        for index in indexes {
+            example.database.execute(&index).await;
+        }
+        assert_eq!(example.check().await, [] as [&str; 0]);
+        example
+    }
+
+    fn file(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/examples").join(self.name).with_extension("toml")
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(self.file()).expect("the example can be read")
+    }
+
+    fn settings(&self) -> Config {
+        config::load(Some(&self.file())).unwrap_or_else(|error| panic!("{error}")).config
+    }
+
+    /// The `CREATE INDEX` statements in the comments of the file.
+    fn indexes(&self) -> Vec<String> {
+        let comments: String = self.text().lines().filter_map(|line| line.strip_prefix('#')).map(|line| format!("{line}\n")).collect();
+        let statements = comments.split("CREATE INDEX").skip(1);
+        // Outside a transaction alone could an index be made concurrently, and nobody else is here.
+        statements.filter_map(|rest| Some(format!("CREATE INDEX{}", rest.split_once(';')?.0.replace("CONCURRENTLY ", "")))).collect()
+    }
+
+    /// The shipped file, told where the servers are.
+    fn command(&self, arguments: &[&str]) -> OneShot {
+        let file = self.file().display().to_string();
+        OneShot::new(&[&["--config", &file], arguments].concat())
+            .env("ORDER_CLOSER_DATABASE__URL", &self.database.url)
+            .env("ORDER_CLOSER_REDIS__URL", &self.redis.url())
+    }
+
+    /// What `check` finds that is not as it should be; anything that keeps orders from closing fails.
+    async fn check(&self) -> Vec<String> {
+        let report = self.command(&["check", "--json"]).run().await.expect_code(0).json();
+        let findings = report["findings"].as_array().expect("a list of findings");
+        let wrong = findings.iter().filter(|finding| finding["mark"] != "ok");
+        wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect()
+    }
+
+    /// Closes what is due, and returns what has changed in all tables; `expected` is (closed, failed).
+    async fn reconcile(&self, expected: (u64, u64)) -> Vec<String> {
+        let before = Snapshot::take(&self.database).await;
+        let began = self.now().await;
+        let report = self.reconcile_once(if expected.1 == 0 { 0 } else { 75 }).await;
+        let ended = self.now().await;
+        let count = |key: &str| report[key].as_u64().expect("a count");
+        assert_eq!((count("closed"), count("failed")), expected, "{report:#}");
+        let after = Snapshot::take(&self.database).await;
+        // Nothing happens twice.
+        let again = self.reconcile_once(if expected.1 == 0 { 0 } else { 75 }).await;
+        assert_eq!(again["closed"], 0, "{again:#}");
+        assert_eq!(Snapshot::take(&self.database).await, after, "the second sweep changed something");
+        before.changes(&after, &(began..=ended))
+    }
+
+    async fn reconcile_once(&self, code: i32) -> Value {
+        self.command(&["reconcile", "--json"]).run().await.expect_code(code).json()
+    }
+
+    /// To the second.
+    async fn now(&self) -> String {
+        let now = self.database.text(&format!("SELECT {}", self.clock)).await.expect("a time");
+        now[..19].to_owned()
+    }
+}
+
+/// Fails unless just this has changed, in any order.
+#[track_caller]
+fn assert_changes(mut changes: Vec<String>, expected: &[&str]) {
+    let mut expected: Vec<String> = expected.iter().map(|&line| line.to_owned()).collect();
+    changes.sort();
+    expected.sort();
+    let missing: Vec<&String> = expected.iter().filter(|line| !changes.contains(line)).collect();
+    let surplus: Vec<&String> = changes.iter().filter(|line| !expected.contains(line)).collect();
+    assert!(changes == expected, "missing: {missing:#?}\nnot expected: {surplus:#?}");
+}

@@ -1,0 +1,142 @@
+//! WooCommerce, on a server whose own zone is not that of the columns in GMT.
+
+use super::{Example, assert_changes};
+use crate::support::{Database, mariadb::MariaDb};
+
+async fn open(server: &MariaDb) -> Example {
+    let database = Database::on_mariadb(server).await;
+    let example = Example::open("woocommerce", database, "UTC_TIMESTAMP()", include_str!("woocommerce.sql")).await;
+    let database = &example.database;
+    // Number, status, type, customer, created via, minutes since its last change, counted coupons, stock taken.
+    for (id, status, kind, customer, via, age, counted, reduced) in [
+        (1, "wc-pending", "shop_order", 7, "checkout", 61, 1, 0),
+        (2, "wc-pending", "shop_order", 0, "store-api", 600, 1, 1),
+        (3, "wc-pending", "shop_order", 0, "checkout", 600, 0, 0),
+        (4, "wc-pending", "shop_order", 7, "checkout", 59, 1, 1),
+        (5, "wc-processing", "shop_order", 7, "checkout", 600, 1, 1),
+        (6, "wc-on-hold", "shop_order", 7, "checkout", 600, 1, 1),
+        (7, "wc-pending", "shop_order", 7, "admin", 600, 1, 1),
+        (8, "wc-pending", "shop_order_refund", 7, "checkout", 600, 1, 1),
+        (9, "wc-checkout-draft", "shop_order", 7, "store-api", 600, 1, 1),
+    ] {
+        let sql = format!(
+            "INSERT INTO wp_wc_orders (id, status, type, customer_id, billing_email, date_created_gmt, date_updated_gmt)
+               VALUES ({id}, '{status}', '{kind}', {customer}, 'guest@example.com', '2026-01-01', UTC_TIMESTAMP() - INTERVAL {age} MINUTE);
+             INSERT INTO wp_wc_order_operational_data (order_id, created_via, coupon_usages_are_counted, order_stock_reduced)
+               VALUES ({id}, '{via}', {counted}, {reduced});
+             INSERT INTO wp_wc_order_stats (order_id, status, customer_id) VALUES ({id}, '{status}', 1);
+             INSERT INTO wp_wc_reserved_stock (order_id, product_id, stock_quantity) VALUES ({id}, 20, 1);
+             INSERT INTO wp_woocommerce_order_items (order_item_id, order_item_name, order_item_type, order_id)
+               VALUES ({id}0, 'A shirt', 'line_item', {id}), ({id}1, 'Spring', 'coupon', {id});
+             INSERT INTO wp_woocommerce_order_itemmeta (order_item_id, meta_key, meta_value)
+               VALUES ({id}0, '_product_id', '20'), ({id}0, '_variation_id', ''), ({id}0, '_qty', '2')"
+        );
+        database.execute(&sql).await;
+    }
+    // Order 2 has taken its stock: a simple product, a variation with stock of its own, and one whose product keeps it.
+    database
+        .execute(
+            "INSERT INTO wp_posts (ID, post_type, post_status, post_title, post_date, post_modified, post_modified_gmt) VALUES
+               (20, 'product', 'publish', 'A shirt', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (21, 'product', 'publish', 'Shoes', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (22, 'product_variation', 'publish', 'Shoes, 42', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (23, 'product_variation', 'publish', 'Shoes, 43', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (30, 'shop_coupon', 'publish', 'spring', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (31, 'shop_coupon', 'trash', 'spring', '2026-02-01', '2026-01-01', '2026-01-01');
+             INSERT INTO wp_wc_product_meta_lookup (product_id, stock_quantity, stock_status)
+               VALUES (20, 5, 'instock'), (21, 0, 'outofstock'), (22, 0, 'outofstock'), (23, NULL, 'outofstock');
+             INSERT INTO wp_postmeta (meta_id, post_id, meta_key, meta_value) VALUES
+               (1, 20, '_manage_stock', 'yes'), (2, 20, '_stock', '5'), (3, 20, '_stock_status', 'instock'),
+               (4, 21, '_manage_stock', 'yes'), (5, 21, '_stock', '0'), (6, 21, '_stock_status', 'outofstock'),
+               (7, 22, '_manage_stock', 'yes'), (8, 22, '_stock', '0'), (9, 22, '_stock_status', 'outofstock'),
+               (10, 23, '_manage_stock', 'no'), (11, 23, '_stock_status', 'outofstock'),
+               (12, 30, 'usage_count', '6'), (13, 30, '_used_by', '7'), (14, 30, '_used_by', '7'), (15, 30, '_used_by', 'guest@example.com'),
+               (16, 31, 'usage_count', '9'), (17, 30, '_coupon_held_1700000000_abc', 'x'), (18, 30, '_maybe_used_by_1700000000_def', 'x'),
+               (19, 30, '_coupon_held_1700000000_other', 'x');
+             INSERT INTO wp_woocommerce_order_items (order_item_id, order_item_name, order_item_type, order_id)
+               VALUES (202, 'Shoes, 42', 'line_item', 2), (203, 'Shoes, 43', 'line_item', 2);
+             INSERT INTO wp_woocommerce_order_itemmeta (meta_id, order_item_id, meta_key, meta_value) VALUES
+               (500, 20, '_reduced_stock', '2'),
+               (501, 202, '_product_id', '21'), (502, 202, '_variation_id', '22'), (503, 202, '_reduced_stock', '1'),
+               (504, 203, '_product_id', '21'), (505, 203, '_variation_id', '23'), (506, 203, '_reduced_stock', '3'),
+               (507, 50, '_reduced_stock', '2');
+             INSERT INTO wp_wc_orders_meta (id, order_id, meta_key, meta_value) VALUES
+               (1, 3, '_coupon_held_keys', 'a:1:{i:30;s:27:\"_coupon_held_1700000000_abc\";}'),
+               (2, 3, '_coupon_held_keys_for_users', 'a:1:{i:30;s:29:\"_maybe_used_by_1700000000_def\";}'),
+               (3, 4, '_coupon_held_keys', 'a:1:{i:30;s:29:\"_coupon_held_1700000000_other\";}'), (4, 3, '_other', 'x');
+             INSERT INTO wp_options (option_name, option_value) VALUES ('gmt_offset', '0'), ('timezone_string', ''),
+               ('woocommerce_notify_no_stock_amount', '0')",
+        )
+        .await;
+    example
+}
+
+#[tokio::test]
+async fn cancels_as_woocommerce_does() {
+    let server = MariaDb::options().time_zone("+08:00").start();
+    let example = open(&server).await;
+    let updated = example.database.column("SELECT date_updated_gmt FROM wp_wc_orders WHERE id <= 3 ORDER BY id").await;
+    let updated: Vec<String> = updated.into_iter().map(Option::unwrap).collect();
+    let mut expected: Vec<String> = [
+        "wp_postmeta 12: meta_value 6 -> 4",
+        "- wp_postmeta 13",
+        "- wp_postmeta 15",
+        "- wp_postmeta 17",
+        "- wp_postmeta 18",
+        "- wp_wc_orders_meta 1",
+        "- wp_wc_orders_meta 2",
+        "wp_wc_order_operational_data 1: coupon_usages_are_counted 1 -> 0",
+        "wp_wc_order_operational_data 2: coupon_usages_are_counted 1 -> 0",
+        "wp_wc_order_operational_data 2: order_stock_reduced 1 -> 0",
+        "wp_postmeta 2: meta_value 5 -> 7",
+        "wp_postmeta 5: meta_value 0 -> 3",
+        "wp_postmeta 6: meta_value outofstock -> instock",
+        "wp_postmeta 8: meta_value 0 -> 1",
+        "wp_postmeta 9: meta_value outofstock -> instock",
+        "wp_wc_product_meta_lookup 20: stock_quantity 5 -> 7",
+        "wp_wc_product_meta_lookup 21: stock_quantity 0 -> 3",
+        "wp_wc_product_meta_lookup 21: stock_status outofstock -> instock",
+        "wp_wc_product_meta_lookup 22: stock_quantity 0 -> 1",
+        "wp_wc_product_meta_lookup 22: stock_status outofstock -> instock",
+        "- wp_woocommerce_order_itemmeta 500",
+        "- wp_woocommerce_order_itemmeta 503",
+        "- wp_woocommerce_order_itemmeta 506",
+    ]
+    .map(str::to_owned)
+    .into();
+    for product in 20..=22 {
+        expected.push(format!("wp_posts {product}: post_modified 2026-01-01 00:00:00 -> now"));
+        expected.push(format!("wp_posts {product}: post_modified_gmt 2026-01-01 00:00:00 -> now"));
+    }
+    for id in 1..=3_usize {
+        expected.push(format!("wp_wc_orders {id}: status wc-pending -> wc-cancelled"));
+        expected.push(format!("wp_wc_orders {id}: date_updated_gmt {} -> now", updated[id - 1]));
+        expected.push(format!("wp_wc_order_stats {id}: status wc-pending -> wc-cancelled"));
+        expected.push(format!("- wp_wc_reserved_stock {id}/20"));
+        expected.push(format!(
+            "+ wp_comments: comment_agent=WooCommerce comment_approved=1 comment_author=WooCommerce comment_author_email=woocommerce@noreply.com \
+             comment_content=Unpaid order cancelled - time limit reached. Order status changed from Pending payment to Cancelled. \
+             comment_date=now comment_date_gmt=now comment_karma=0 comment_parent=0 comment_post_ID={id} comment_type=order_note user_id=0"
+        ));
+    }
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    assert_changes(example.reconcile((3, 0)).await, &expected);
+}
+
+/// Notes and products have the site's own time: by an offset, or by a name that the server knows.
+#[tokio::test]
+async fn local_times_are_those_of_the_site() {
+    let server = MariaDb::options().time_zone("+08:00").start();
+    let time_zones = Database::on_mariadb(&server).await;
+    time_zones.execute(&format!("USE mysql; {}", MariaDb::time_zone_tables(&["Asia/Tokyo"]))).await;
+    for (zone, offset, minutes) in [("", "-3.5", -210), ("Asia/Tokyo", "", 540), ("No/Where", "2", 120), ("", "", 0)] {
+        let example = open(&server).await;
+        let set = |name: &str, value: &str| format!("UPDATE wp_options SET option_value = '{value}' WHERE option_name = '{name}'");
+        example.database.execute(&[set("timezone_string", zone), set("gmt_offset", offset)].join(";")).await;
+        example.reconcile((3, 0)).await;
+        let notes = "SELECT DISTINCT TIMESTAMPDIFF(MINUTE, comment_date_gmt, comment_date) FROM wp_comments";
+        assert_eq!(example.database.number(notes).await, minutes, "{zone:?} {offset:?}");
+        let products = "SELECT DISTINCT TIMESTAMPDIFF(MINUTE, post_modified_gmt, post_modified) FROM wp_posts WHERE ID IN (20, 21, 22)";
+        assert_eq!(example.database.number(products).await, minutes, "{zone:?} {offset:?}");
+    }
+}
