@@ -86,6 +86,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn count_overdue(&self) -> Result<u64, StoreError>;
 
+    /// Reads the database's clock.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn clock(&self) -> Result<ClockReading, StoreError>;
+
     /// Reads what `check` reports: version, clock, columns, indexes, rights, a sample deadline.
     ///
     /// # Errors

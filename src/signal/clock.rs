@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// Clocks drift; what is older than this tells nothing.
 const MEMORY: Duration = Duration::from_secs(10);
 
+/// An answer that came as quickly as this is as good as any.
+const QUICK: Duration = Duration::from_millis(1);
+
 /// Learns from each answer where the database's clock stands. A page of rows takes a while to arrive, so its
 /// own arrival is a poor mark: the best one of late is kept.
 #[derive(Debug, Default)]
@@ -17,7 +20,6 @@ pub(super) struct DatabaseClock {
 struct Mark {
     at: Instant,
     micros: i64,
-    learned: Instant,
 }
 
 impl Mark {
@@ -30,12 +32,15 @@ impl Mark {
 }
 
 impl DatabaseClock {
-    /// Takes in that the clock showed `micros` at some instant between `asked` and `answered`.
-    pub(super) fn learn(&mut self, micros: i64, asked: Instant, answered: Instant) {
-        let fits = |mark: Mark| mark.learned.elapsed() < MEMORY && (asked..=answered).contains(&mark.instant_of(micros));
-        if !self.best.is_some_and(fits) {
-            self.best = Some(Mark { at: answered, micros, learned: answered });
+    /// Takes in that the clock showed `micros` at some instant between `asked` and `answered`. Returns whether
+    /// that is all we have and rather rough, so that the question for nothing but the clock pays.
+    pub(super) fn learn(&mut self, micros: i64, asked: Instant, answered: Instant) -> bool {
+        let fits = |mark: Mark| mark.at.elapsed() < MEMORY && (asked..=answered).contains(&mark.instant_of(micros));
+        if self.best.is_some_and(fits) {
+            return false;
         }
+        self.best = Some(Mark { at: answered, micros });
+        answered - asked > QUICK
     }
 
     /// The instant by which the clock shows this at the latest, once something has been learned.
@@ -62,12 +67,12 @@ mod tests {
         let after = |millis| start + Duration::from_millis(millis);
         let mut clock = DatabaseClock::default();
         assert_eq!(clock.instant_of(0), None);
-        clock.learn(0, start, after(30));
+        assert!(clock.learn(0, start, after(30)), "rough");
         assert_eq!(error(&clock, start), Duration::from_millis(30));
-        clock.learn(40_000, after(40), after(42));
-        assert_eq!(error(&clock, start), Duration::from_millis(2));
-        clock.learn(50_000, after(50), after(90));
-        assert_eq!(error(&clock, start), Duration::from_millis(2));
+        assert!(!clock.learn(40_000, after(40), after(41)));
+        assert_eq!(error(&clock, start), Duration::from_millis(1));
+        assert!(!clock.learn(50_000, after(50), after(90)), "nothing new");
+        assert_eq!(error(&clock, start), Duration::from_millis(1));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::{
     config::{Config, TimeZone},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -158,6 +158,10 @@ impl Store for MySql {
         let select = sqlx::query_scalar_with::<_, i64, _>(self.schema.count_overdue.clone(), self.schema.horizon(0).map_err(sorted)?);
         let count = session.run(|connection| select.fetch_one(connection)).await?;
         Ok(count.unsigned_abs())
+    }
+
+    async fn clock(&self) -> Result<ClockReading> {
+        schema::clock(&mut self.session().await?).await
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {

@@ -17,7 +17,7 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Cursor, DueQuery, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, Cursor, DueQuery, OpenError, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -130,6 +130,10 @@ impl Store for Postgres {
         let select = sqlx::query_scalar::<_, i64>(self.schema.count_overdue.clone()).bind(0_i64);
         let count = session.run(|connection| select.fetch_one(connection)).await?;
         Ok(count.unsigned_abs())
+    }
+
+    async fn clock(&self) -> Result<ClockReading> {
+        schema::clock(&mut self.session().await?).await
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {

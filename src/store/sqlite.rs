@@ -17,7 +17,7 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Cursor, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, Cursor, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -129,6 +129,10 @@ impl Store for Sqlite {
             count += session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
         }
         Ok(count)
+    }
+
+    async fn clock(&self) -> Result<ClockReading> {
+        schema::clock(&mut self.session().await?).await
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {

@@ -3,7 +3,7 @@
 use order_closer::store::{StoreError, rehearse};
 use toml::{Table, Value};
 
-use super::{Database, begin, by_kind, close, ids, open, overdue_orders, plain_orders, settings, status_of, texts as map};
+use super::{Database, begin, by_kind, change, close, ids, open, overdue_orders, plain_orders, settings, status_of, texts as map};
 
 /// A statement of `close.sql` that must change some number of rows.
 fn counted(sql: &str, rows: impl Into<Value>) -> Value {
@@ -23,7 +23,7 @@ async fn try_close(database: &Database, statements: Vec<Value>, orders: &[&str])
     let store = open(&settings(database).set("close.sql", statements)).await;
     let mut transaction = begin(&*store).await;
     transaction.lock(&ids(&*store, orders)).await.expect("rows can be locked");
-    match transaction.close(&ids(&*store, orders)).await {
+    match change(&mut *transaction, &ids(&*store, orders)).await {
         Ok(changed) => {
             transaction.commit().await.expect("a transaction can be committed");
             Ok(changed)

@@ -172,10 +172,7 @@ impl Schema {
     pub(super) async fn catalogue(&self, session: &mut Session<Driver>) -> Result<Catalogue, StoreError> {
         let version = sqlx::query_scalar::<_, String>("SELECT 'PostgreSQL ' || current_setting('server_version')");
         let product = session.run(|connection| version.fetch_one(connection)).await?;
-        let started = std::time::Instant::now();
-        let clock = sqlx::query_scalar::<_, i64>("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
-        let micros = session.run(|connection| clock.fetch_one(connection)).await?;
-        let clock = ClockReading { micros, round_trip: started.elapsed() };
+        let clock = clock(session).await?;
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
         let indexes = indexes(session, self.oid).await?;
@@ -195,6 +192,14 @@ impl Schema {
             create_id_index: format!("CREATE UNIQUE INDEX{concurrently} ON {table} ({id});"),
         }))
     }
+}
+
+/// Reads the database's clock.
+pub(super) async fn clock(session: &mut Session<Driver>) -> Result<ClockReading, StoreError> {
+    let clock = sqlx::query_scalar::<_, i64>("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint");
+    let started = std::time::Instant::now();
+    let micros = session.run(|connection| clock.fetch_one(connection)).await?;
+    Ok(ClockReading { micros, round_trip: started.elapsed() })
 }
 
 /// How the deadline column holds a point in time; `column` is its quoted name.
