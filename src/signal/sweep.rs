@@ -141,12 +141,12 @@ impl Sweep {
             let answered = Instant::now();
             let fair = FAIR_START + FAIR_COST * u32::try_from(page.rows.len()).unwrap_or(u32::MAX);
             found.excess += (answered - asked).saturating_sub(fair);
-            if let Some(row) = page.rows.first() {
-                if clock.learn(row.now, asked, answered) {
-                    let reading = self.store.clock().await?;
-                    let answered = Instant::now();
-                    clock.learn(reading.micros, answered - reading.round_trip, answered);
-                }
+            if let Some(row) = page.rows.first()
+                && clock.learn(row.now, asked, answered)
+            {
+                let reading = self.store.clock().await?;
+                let answered = Instant::now();
+                clock.learn(reading.micros, answered - reading.round_trip, answered);
             }
             self.pass_on(&page.rows, (asked, answered), clock, &mut found).await;
             query.after = page.next;
