@@ -22,7 +22,9 @@
 )]
 
 mod bound;
+mod contestants;
 mod flash_sale;
+mod intake;
 mod lateness;
 mod machine;
 mod options;
@@ -33,6 +35,7 @@ mod report;
 mod scenarios;
 mod servers;
 mod shop;
+mod stage;
 #[path = "../tests/support/mod.rs"]
 mod support;
 mod table;
@@ -40,12 +43,13 @@ mod usage;
 
 use std::{process::ExitCode, time::Instant};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
+use scenarios::{burst, cost, fan_in, punctual, recovery, steady};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -65,9 +69,17 @@ async fn bench(options: &Options) -> Result<(), String> {
     let progress = Progress::new();
     let machine = Machine::look().await;
     progress.result(&machine.to_string());
-    if options.wants(Name::Burst) {
+    for name in Name::value_variants().iter().copied().filter(|name| options.wants(*name)) {
         let began = Instant::now();
-        results.burst = Some(Ran::new(began, options, &machine, scenarios::burst::run(options, &progress).await));
+        match name {
+            Name::Punctual => results.punctual = Some(Ran::new(began, options, &machine, punctual::run(options, &progress).await)),
+            Name::Burst => results.burst = Some(Ran::new(began, options, &machine, burst::run(options, &progress).await)),
+            Name::Steady => results.steady = Some(Ran::new(began, options, &machine, steady::run(options, &progress).await)),
+            Name::FanIn => results.fan_in = Some(Ran::new(began, options, &machine, fan_in::run(options, &progress).await)),
+            Name::Cost => results.cost = Some(Ran::new(began, options, &machine, cost::run(options, &progress).await)),
+            Name::Recovery => results.recovery = Some(Ran::new(began, options, &machine, recovery::run(options, &progress).await)),
+        }
+        // After each, so that what was measured stays when the next one fails.
         results.write(&folder)?;
     }
     progress.end();

@@ -9,6 +9,7 @@ use plotters::{
 };
 
 use crate::table::rounded;
+pub use plotters::style::RGBColor;
 
 /// A part of a page.
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -204,6 +205,68 @@ impl LogLines<'_> {
         }
         Ok(())
     }
+}
+
+/// A line over time.
+#[derive(Debug)]
+pub struct TimeLine {
+    /// Its colour.
+    pub color: RGBColor,
+    /// Its points.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Lines over time, part of which is shaded.
+#[derive(Debug)]
+pub struct TimeLines<'a> {
+    /// What is shown.
+    pub title: &'a str,
+    /// The horizontal axis, with its unit.
+    pub x: &'a str,
+    /// The vertical axis, with its unit.
+    pub y: &'a str,
+    /// From when to when.
+    pub shaded: (f64, f64),
+    /// The lines.
+    pub lines: Vec<TimeLine>,
+}
+
+impl TimeLines<'_> {
+    /// Draws them.
+    pub fn draw(&self, area: &Area) -> Drawn {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let ends = (points().map(|point| point.0).fold(f64::MAX, f64::min), points().map(|point| point.0).fold(f64::MIN, f64::max));
+        let highest = points().map(|point| point.1).fold(1.0, f64::max) * 1.1;
+        let mut chart = ChartBuilder::on(area)
+            .caption(self.title, text(16))
+            .margin(8)
+            .x_label_area_size(46)
+            .y_label_area_size(72)
+            .build_cartesian_2d(ends.0..ends.1, 0.0..highest)?;
+        chart.draw_series([Rectangle::new([(self.shaded.0, 0.0), (self.shaded.1, highest)], RULE.mix(0.5).filled())])?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .bold_line_style(RULE)
+            .light_line_style(TRANSPARENT)
+            .axis_style(INK)
+            .axis_desc_style(text(SMALL))
+            .label_style(text(SMALL))
+            .x_label_formatter(&|x| format!("{x:.0}"))
+            .y_label_formatter(&|y| figure(*y))
+            .draw()?;
+        for line in &self.lines {
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), line.color.stroke_width(2)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The powers of ten between which all points lie.
+pub fn decades(lines: &[Line]) -> (f64, f64) {
+    let ys = || lines.iter().flat_map(|line| line.points.iter().map(|point| point.1.max(0.01)));
+    (10f64.powf(ys().fold(f64::MAX, f64::min).log10().floor()), 10f64.powf(ys().fold(0.01, f64::max).log10().ceil()))
 }
 
 /// A figure on an axis.

@@ -4,7 +4,12 @@ use std::{fs, path::Path, time::Instant};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{machine::Machine, options::Options, scenarios::burst::Burst, table::Table};
+use crate::{
+    machine::Machine,
+    options::Options,
+    scenarios::{burst::Burst, cost::Cost, fan_in::FanIn, punctual::Punctual, recovery::Recovery, steady::Steady},
+    table::Table,
+};
 
 /// What a scenario measured.
 pub trait Figures: Serialize + DeserializeOwned {
@@ -87,8 +92,18 @@ impl<F: Figures> Ran<F> {
 /// Everything that was measured, in this run or in others before it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Results {
+    /// The pending orders, beside other ways.
+    pub punctual: Option<Ran<Punctual>>,
     /// The flash sale.
     pub burst: Option<Ran<Burst>>,
+    /// The steady rates.
+    pub steady: Option<Ran<Steady>>,
+    /// The teams of daemons.
+    pub fan_in: Option<Ran<FanIn>>,
+    /// Waiting.
+    pub cost: Option<Ran<Cost>>,
+    /// The outages.
+    pub recovery: Option<Ran<Recovery>>,
 }
 
 impl Results {
@@ -122,7 +137,15 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let chapters = [self.burst.as_ref().map(|ran| ran.chapter(folder))];
+        let Self { punctual, burst, steady, fan_in, cost, recovery } = self;
+        let chapters = [
+            punctual.as_ref().map(|ran| ran.chapter(folder)),
+            burst.as_ref().map(|ran| ran.chapter(folder)),
+            steady.as_ref().map(|ran| ran.chapter(folder)),
+            fan_in.as_ref().map(|ran| ran.chapter(folder)),
+            cost.as_ref().map(|ran| ran.chapter(folder)),
+            recovery.as_ref().map(|ran| ran.chapter(folder)),
+        ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();
         format!("# Benchmarks\n\nWritten by `make bench`.\n\n{}", chapters.join("\n\n"))
     }

@@ -40,12 +40,17 @@ impl Server {
     /// A shop in a fresh database.
     pub async fn shop(&self, articles: Option<u32>) -> Shop {
         let database = match self {
-            Self::Postgres(server) => Database::on_postgres(server).await,
+            Self::Postgres(server) => return shop_on(server, articles).await,
             Self::MariaDb(server) => Database::on_mariadb(server).await,
             Self::None => Database::fresh(Kind::Sqlite).await,
         };
         Shop::open(database, articles).await
     }
+}
+
+/// A shop in a fresh database of this server.
+pub async fn shop_on(server: &Postgres, articles: Option<u32>) -> Shop {
+    Shop::open(Database::on_postgres(server).await, articles).await
 }
 
 /// Starts a daemon and waits until it hears what expires.

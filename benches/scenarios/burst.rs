@@ -62,7 +62,7 @@ pub fn median(figures: &[f64]) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let half = sorted.len() / 2;
-    if sorted.len() % 2 == 0 { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
+    if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
 }
 
 /// Measures.
@@ -132,7 +132,10 @@ impl Figures for Burst {
         let databases: Vec<Base> =
             [Base::Postgres, Base::Mariadb, Base::Sqlite].into_iter().filter(|base| of(*base).next().is_some()).collect();
         plots::page(&folder.join(file), 60 + 260 * databases.len() as u32, |page| {
-            let rest = plots::legend(page, &[("a single client with bare SQL in batches", plots::GREY), ("order-closer; above, its ratio to that", plots::BLUE)])?;
+            let rest = plots::legend(
+                page,
+                &[("a single client with bare SQL in batches", plots::GREY), ("order-closer; above, its ratio to that", plots::BLUE)],
+            )?;
             for (area, &database) in rest.split_evenly((databases.len(), 1)).iter().zip(&databases) {
                 let bars = plots::Bars {
                     title: database.name(),
