@@ -12,7 +12,7 @@ use crate::{
     orders::{Millis, Orders},
     shop::Shop,
     stage,
-    support::Redis,
+    support::{Redis, shop::key},
 };
 
 /// The sorted set of the delay queue.
@@ -45,21 +45,36 @@ pub enum Signal {
 }
 
 impl Intake {
-    /// Takes orders.
+    /// Takes orders by the thousand.
     pub async fn take(&self, orders: &Orders) {
         self.shop.take(orders).await;
         match &self.signal {
             Signal::None => {}
             Signal::Key(redis) => stage::write_keys(redis, orders),
-            Signal::Member(redis) => add_members(redis, orders),
+            Signal::Member(redis) => add_members(redis, orders, 1_000),
+        }
+    }
+
+    /// Takes the few orders that have come just now. Redis hears of each by itself, as from an order service, so that
+    /// its load is the one that a shop would see.
+    pub async fn take_each(&self, orders: &Orders) {
+        self.shop.take(orders).await;
+        match &self.signal {
+            Signal::None => {}
+            Signal::Key(redis) => {
+                for number in orders.numbers.clone() {
+                    redis.command(&["SET", &key(number), "1", "PXAT", &orders.deadline(number).to_string()]);
+                }
+            }
+            Signal::Member(redis) => add_members(redis, orders, 1),
         }
     }
 }
 
-fn add_members(redis: &Redis, orders: &Orders) {
+fn add_members(redis: &Redis, orders: &Orders, together: usize) {
     for part in orders.parts() {
         let members: Vec<[String; 2]> = part.into_iter().map(|(number, deadline)| [deadline.to_string(), number.to_string()]).collect();
-        for some in members.chunks(1_000) {
+        for some in members.chunks(together) {
             let words = ["ZADD", QUEUE].into_iter().chain(some.iter().flatten().map(String::as_str));
             redis.command(&words.collect::<Vec<_>>());
         }
@@ -99,7 +114,7 @@ async fn feed(intakes: Vec<Intake>, per_second: f64, first: i64, stop: Cancellat
         if target > next {
             let orders = Orders { numbers: next..target, due_from, over: due_until - due_from };
             for intake in &intakes {
-                intake.take(&orders).await;
+                intake.take_each(&orders).await;
             }
             (next, due_from) = (target, due_until);
         }

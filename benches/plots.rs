@@ -158,7 +158,7 @@ pub struct Line {
     pub points: Vec<(f64, f64, bool)>,
 }
 
-/// Lines over logarithmic axes.
+/// Lines over logarithmic axes, the horizontal one labelled where something was measured.
 #[derive(Debug)]
 pub struct LogLines<'a> {
     /// What is shown.
@@ -186,16 +186,24 @@ impl LogLines<'_> {
             .build_cartesian_2d((left..right).log_scale(), (self.range.0..self.range.1).log_scale())?;
         chart
             .configure_mesh()
-            .x_desc(self.x)
+            .disable_x_mesh()
+            .x_labels(0)
             .y_desc(self.y)
             .bold_line_style(RULE)
             .light_line_style(TRANSPARENT)
             .axis_style(INK)
             .axis_desc_style(text(SMALL))
             .label_style(text(SMALL))
-            .x_label_formatter(&|x| figure(*x))
             .y_label_formatter(&|y| figure(*y))
             .draw()?;
+        let mut measured: Vec<f64> = xs().collect();
+        measured.sort_unstable_by(f64::total_cmp);
+        measured.dedup();
+        let middle = (left * right).sqrt();
+        let below = measured.into_iter().map(|x| (x, 8, figure(x))).chain([(middle, 28, self.x.to_owned())]);
+        chart.draw_series(
+            below.map(|(x, down, label)| EmptyElement::at((x, self.range.0)) + Text::new(label, (0, down), centred(SMALL, VPos::Top))),
+        )?;
         for line in &self.lines {
             let style = line.color.stroke_width(2);
             chart.draw_series(LineSeries::new(line.points.iter().map(|&(x, y, _)| (x, y)), style))?;
@@ -207,42 +215,34 @@ impl LogLines<'_> {
     }
 }
 
-/// A line over time.
+/// A line over time, part of which is shaded.
 #[derive(Debug)]
-pub struct TimeLine {
-    /// Its colour.
-    pub color: RGBColor,
-    /// Its points.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// Lines over time, part of which is shaded.
-#[derive(Debug)]
-pub struct TimeLines<'a> {
+pub struct TimeLine<'a> {
     /// What is shown.
     pub title: &'a str,
     /// The horizontal axis, with its unit.
     pub x: &'a str,
     /// The vertical axis, with its unit.
     pub y: &'a str,
+    /// The end of the vertical axis, so that charts can be compared.
+    pub highest: f64,
     /// From when to when.
     pub shaded: (f64, f64),
-    /// The lines.
-    pub lines: Vec<TimeLine>,
+    /// The line.
+    pub points: &'a [(f64, f64)],
 }
 
-impl TimeLines<'_> {
+impl TimeLine<'_> {
     /// Draws them.
     pub fn draw(&self, area: &Area) -> Drawn {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
-        let ends = (points().map(|point| point.0).fold(f64::MAX, f64::min), points().map(|point| point.0).fold(f64::MIN, f64::max));
-        let highest = points().map(|point| point.1).fold(1.0, f64::max) * 1.1;
+        let times = || self.points.iter().map(|point| point.0);
+        let highest = self.highest.max(1.0) * 1.1;
         let mut chart = ChartBuilder::on(area)
             .caption(self.title, text(16))
             .margin(8)
             .x_label_area_size(46)
             .y_label_area_size(72)
-            .build_cartesian_2d(ends.0..ends.1, 0.0..highest)?;
+            .build_cartesian_2d(times().fold(f64::MAX, f64::min)..times().fold(f64::MIN, f64::max), 0.0..highest)?;
         chart.draw_series([Rectangle::new([(self.shaded.0, 0.0), (self.shaded.1, highest)], RULE.mix(0.5).filled())])?;
         chart
             .configure_mesh()
@@ -256,9 +256,7 @@ impl TimeLines<'_> {
             .x_label_formatter(&|x| format!("{x:.0}"))
             .y_label_formatter(&|y| figure(*y))
             .draw()?;
-        for line in &self.lines {
-            chart.draw_series(LineSeries::new(line.points.iter().copied(), line.color.stroke_width(2)))?;
-        }
+        chart.draw_series(LineSeries::new(self.points.iter().copied(), BLUE.stroke_width(2)))?;
         Ok(())
     }
 }

@@ -138,6 +138,7 @@ pub async fn run(options: &Options, progress: &Progress) -> Cost {
             assert_eq!(daemon.summary().count("closed"), 0, "nothing was due");
         }
     }
+    windows.sort_by_key(|window: &Window| (window.new_orders, window.daemon.is_some()));
     let faults = stage.shop.faults().await;
     assert!(faults.is_empty(), "order-closer: {}", faults.join("; "));
     Cost { pending, windows }

@@ -12,7 +12,7 @@ use crate::{
     orders,
     orders::Millis,
     plots,
-    plots::{TimeLine, TimeLines},
+    plots::TimeLine,
     progress::Progress,
     report::{Figures, Goal},
     servers,
@@ -193,29 +193,16 @@ impl Figures for Recovery {
 
     fn plot(&self, folder: &Path) -> (&'static str, &'static str) {
         let file = "recovery.svg";
-        let color = |part| match part {
-            Part::Redis => plots::VERMILION,
-            Part::Database => plots::GREY,
-            Part::Daemon => plots::BLUE,
-        };
-        plots::page(&folder.join(file), 340, |page| {
-            let entries: Vec<_> = Part::ALL.map(|part| (part.name(), color(part))).into();
-            let rest = plots::legend(page, &entries)?;
-            TimeLines {
-                title: "Overdue orders while a part is away",
-                x: "seconds since it was killed",
-                y: "overdue orders",
-                shaded: (0.0, f64::from(self.away_s)),
-                lines: self
-                    .outages
-                    .iter()
-                    .map(|outage| TimeLine {
-                        color: color(outage.part),
-                        points: outage.overdue.iter().map(|&(at, count)| (at, count as f64)).collect(),
-                    })
-                    .collect(),
+        let count = |outage: &Outage| outage.overdue.iter().map(|&(at, count)| (at, count as f64)).collect::<Vec<_>>();
+        let highest = self.outages.iter().flat_map(count).map(|point| point.1).fold(0.0, f64::max);
+        plots::page(&folder.join(file), 280, |page| {
+            for (area, outage) in page.split_evenly((1, self.outages.len())).iter().zip(&self.outages) {
+                let title = format!("{} away", outage.part.name());
+                let (x, y) = ("seconds since it was killed", "overdue orders");
+                let shaded = (0.0, outage.away_s);
+                TimeLine { title: &title, x, y, highest, shaded, points: &count(outage) }.draw(area)?;
             }
-            .draw(&rest)
+            Ok(())
         });
         (file, "Overdue orders while Redis, PostgreSQL or the daemon is away, and after")
     }
