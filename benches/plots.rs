@@ -187,13 +187,15 @@ impl LogLines<'_> {
         chart
             .configure_mesh()
             .disable_x_mesh()
-            .x_labels(0)
             .y_desc(self.y)
             .bold_line_style(RULE)
             .light_line_style(TRANSPARENT)
             .axis_style(INK)
             .axis_desc_style(text(SMALL))
             .label_style(text(SMALL))
+            // A logarithmic axis has at least one label of its own, however few are asked for.
+            .x_label_formatter(&|_| String::new())
+            .set_tick_mark_size(LabelAreaPosition::Bottom, 0)
             .y_label_formatter(&|y| figure(*y))
             .draw()?;
         let mut measured: Vec<f64> = xs().collect();

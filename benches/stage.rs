@@ -33,7 +33,7 @@ pub struct Plan {
 
 /// Fills the shop and Redis anew, and starts the daemons.
 pub async fn set(shop: &mut Shop, redis: &Redis, plan: Plan) -> (Orders, Vec<Daemon>) {
-    let mut preparation = 1_000 + Millis::from(plan.orders) / 10;
+    let mut preparation = 1_000 + Millis::from(plan.orders) / 20;
     loop {
         shop.reset(Some(plan.articles)).await;
         redis.command(&["FLUSHALL"]);
