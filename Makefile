@@ -1,11 +1,11 @@
-# make demo: see it work.   make test: everything that must hold.
+# make demo: see it work.   make test: everything that must hold.   make bench: how fast it is.
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build lint
+.PHONY: help demo test bench build lint
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -21,9 +21,13 @@ test: ## formatting, lints and all tests, against real servers on free ports
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the tests start private servers of their own)
 	$(call if_installed,fmt,--check)
 	$(call if_installed,clippy,--all-targets -- -D warnings)
-	@# Debian keeps PostgreSQL's programs off the PATH.
-	@bin="$$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)"; \
-	echo "$(CARGO) test"; PATH="$$PATH$${bin:+:$$bin}" $(CARGO) test
+	$(call with_servers,$(CARGO) test)
+
+# SCENARIOS="burst steady": these alone.   OUT=docs/benchmarks: publish.   ARGS="--seconds 60": see ARGS=--help.
+bench: ## beside other ways and bare SQL, in about 15 minutes: tables, JSON, plots in target/bench
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the benchmarks start private servers of their own)
+	$(call with_servers,$(CARGO) bench --bench main -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
 
 build: ## target/release/order-closer
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -51,6 +55,12 @@ if [ -n "$$missing" ]; then \
 	$$as_root apt-get update -q && \
 	$$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $$missing; \
 fi
+endef
+
+# $(call with_servers,COMMAND): Debian keeps PostgreSQL's programs off the PATH.
+define with_servers
+@bin="$$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -n 1)"; \
+echo "$(1)"; PATH="$$PATH$${bin:+:$$bin}" $(1)
 endef
 
 # $(call if_installed,SUBCOMMAND,ARGUMENTS): cargo's, or a word that it is left out.

@@ -32,6 +32,12 @@ impl Options {
         self.argument(&format!("--default-time-zone={zone}"))
     }
 
+    /// As MariaDB comes, in what makes it slower and safer than a test needs it.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        self.argument("--innodb-flush-log-at-trx-commit=1").argument("--innodb-buffer-pool-size=128M").argument("--userstat=0")
+    }
+
     /// Starts it.
     #[must_use]
     pub fn start(self) -> MariaDb {

@@ -32,6 +32,12 @@ impl Options {
         self.setting(&format!("timezone={zone}"))
     }
 
+    /// As PostgreSQL comes, in what makes it slower and safer than a test needs it.
+    #[must_use]
+    pub fn durable(self) -> Self {
+        self.setting("fsync=on").setting("autovacuum=on")
+    }
+
     /// Starts it.
     #[must_use]
     pub fn start(self) -> Postgres {
@@ -85,6 +91,11 @@ impl Postgres {
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The process id of the server; its sessions are its children.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// What it has logged.

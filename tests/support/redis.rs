@@ -46,6 +46,12 @@ impl Options {
         self.config("notify-keyspace-events Ex")
     }
 
+    /// Saves now and then by itself, as Redis does by default.
+    #[must_use]
+    pub fn saving(self) -> Self {
+        self.config("save 3600 1 300 100 60 10000")
+    }
+
     /// The default user needs this password.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
@@ -142,6 +148,11 @@ impl Redis {
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// What it has logged.

@@ -1,0 +1,88 @@
+//! `make bench`: how punctual, how fast and how frugal order-closer is, beside other ways and beside bare SQL.
+//!
+//! Everything is real: servers of the benchmark's own with durable settings, the optimized daemon as a process of its
+//! own, configured by a file, and all figures taken in one run. Lateness is what the database recorded.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | [`scenarios`] | what is measured |
+//! | [`flash_sale`], [`bound`] | orders due at one instant, closed by daemons or by bare SQL |
+//! | [`shop`], [`orders`] | tables and keys, filled by the hundred thousand |
+//! | [`servers`], [`machine`], [`usage`] | what it runs on and what that uses |
+//! | [`lateness`] | what the database recorded |
+//! | [`report`], [`table`], [`plots`] | results.json, results.md, plots |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    unreachable_pub,
+    reason = "a benchmark may panic, and its figures are small"
+)]
+
+mod bound;
+mod contestants;
+mod flash_sale;
+mod intake;
+mod lateness;
+mod machine;
+mod options;
+mod orders;
+mod plots;
+mod progress;
+mod report;
+mod scenarios;
+mod servers;
+mod shop;
+mod stage;
+#[path = "../tests/support/mod.rs"]
+mod support;
+mod table;
+mod usage;
+
+use std::{process::ExitCode, time::Instant};
+
+use clap::{Parser, ValueEnum};
+
+use machine::Machine;
+use options::{Name, Options};
+use progress::Progress;
+use report::{Ran, Results};
+use scenarios::{burst, cost, fan_in, punctual, recovery, steady};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match bench(&Options::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn bench(options: &Options) -> Result<(), String> {
+    machine::assert_temporary_files_are_on_disk();
+    let folder = options.out();
+    let mut results = Results::load(&folder)?;
+    let progress = Progress::new();
+    let machine = Machine::look().await;
+    progress.result(&machine.to_string());
+    for name in Name::value_variants().iter().copied().filter(|name| options.wants(*name)) {
+        let began = Instant::now();
+        match name {
+            Name::Punctual => results.punctual = Some(Ran::new(began, options, &machine, punctual::run(options, &progress).await)),
+            Name::Burst => results.burst = Some(Ran::new(began, options, &machine, burst::run(options, &progress).await)),
+            Name::Steady => results.steady = Some(Ran::new(began, options, &machine, steady::run(options, &progress).await)),
+            Name::FanIn => results.fan_in = Some(Ran::new(began, options, &machine, fan_in::run(options, &progress).await)),
+            Name::Cost => results.cost = Some(Ran::new(began, options, &machine, cost::run(options, &progress).await)),
+            Name::Recovery => results.recovery = Some(Ran::new(began, options, &machine, recovery::run(options, &progress).await)),
+        }
+        // After each, so that what was measured stays when the next one fails.
+        results.write(&folder)?;
+    }
+    progress.end();
+    eprintln!("Results are in {}", folder.display());
+    Ok(())
+}

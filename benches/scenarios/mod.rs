@@ -1,0 +1,14 @@
+//! What is measured, a scenario in each file.
+
+/// How fast a flash sale's orders are closed, beside bare SQL.
+pub mod burst;
+/// What the daemon costs while nothing is due.
+pub mod cost;
+/// Several daemons on the same Redis and database.
+pub mod fan_in;
+/// How late orders are closed, by the number of pending ones, beside other ways.
+pub mod punctual;
+/// How soon nothing is overdue after an outage.
+pub mod recovery;
+/// Lateness and processor time at a steady rate.
+pub mod steady;

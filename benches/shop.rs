@@ -1,0 +1,190 @@
+//! The shop whose orders are closed: the tables of the README, filled by the hundred thousand.
+
+use crate::{
+    orders::{Millis, Orders},
+    support::{Database, Kind, Redis, Settings},
+};
+
+/// The status of an order that waits for its payment.
+pub const UNPAID: i64 = 0;
+/// The status of a closed order.
+pub const CLOSED: i64 = 4;
+
+/// What the inventory has of each article while nothing is reserved.
+const INITIAL_STOCK: i64 = 1_000_000;
+
+/// Orders, and with articles their items and the inventory too, in a database of its own.
+#[derive(Debug)]
+pub struct Shop {
+    /// Its database.
+    pub database: Database,
+    articles: Option<u32>,
+}
+
+/// How a database says things.
+struct Dialect {
+    time: &'static str,
+    /// The clock when the statement runs.
+    now: &'static str,
+    div: &'static str,
+}
+
+impl Shop {
+    /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
+    /// quantity back.
+    pub async fn open(database: Database, articles: Option<u32>) -> Self {
+        let mut shop = Self { database, articles };
+        shop.reset(articles).await;
+        shop
+    }
+
+    /// Throws everything away and begins anew.
+    pub async fn reset(&mut self, articles: Option<u32>) {
+        self.articles = articles;
+        let time = self.dialect().time;
+        // The index is the one that `order-closer check` asks for.
+        let partial = if self.database.kind == Kind::Postgres { "WHERE status IN (0)" } else { "" };
+        self.database
+            .execute(&format!(
+                "DROP TABLE IF EXISTS orders; DROP TABLE IF EXISTS order_items; DROP TABLE IF EXISTS inventory;
+                 CREATE TABLE orders (order_no bigint PRIMARY KEY, status integer NOT NULL, expires_at {time} NOT NULL,
+                     closed_at {time} NULL, closures integer NOT NULL);
+                 CREATE INDEX orders_unpaid ON orders (status, expires_at, order_no) {partial};
+                 CREATE TABLE order_items (order_no bigint NOT NULL, sku bigint NOT NULL, quantity integer NOT NULL);
+                 CREATE INDEX order_items_of ON order_items (order_no);
+                 CREATE TABLE inventory (sku bigint PRIMARY KEY, available bigint NOT NULL);"
+            ))
+            .await;
+    }
+
+    fn dialect(&self) -> Dialect {
+        match self.database.kind {
+            Kind::Postgres => Dialect { time: "timestamptz", now: "clock_timestamp()", div: "/" },
+            Kind::MariaDb => Dialect { time: "datetime(6)", now: "NOW(6)", div: "DIV" },
+            Kind::Sqlite => Dialect { time: "text", now: "strftime('%Y-%m-%d %H:%M:%f', 'now')", div: "/" },
+        }
+    }
+
+    /// Milliseconds since 1970 as a point in time.
+    fn moment(&self, millis: &str) -> String {
+        match self.database.kind {
+            Kind::Postgres => format!("to_timestamp({millis} / 1000.0)"),
+            Kind::MariaDb => format!("FROM_UNIXTIME({millis} / 1000)"),
+            Kind::Sqlite => format!("strftime('%Y-%m-%d %H:%M:%f', {millis} / 1000.0, 'unixepoch')"),
+        }
+    }
+
+    /// The columns that a closure sets besides the status.
+    pub fn set(&self) -> [(&'static str, &'static str); 2] {
+        [("closed_at", self.dialect().now), ("closures", "closures + 1")]
+    }
+
+    /// The statement of the README that gives back the stock of the orders whose number is `among`, such as `IN (:ids)`.
+    pub fn release(&self, among: &str) -> Option<String> {
+        let released = format!("(SELECT sku, sum(quantity) AS quantity FROM order_items WHERE order_no {among} GROUP BY sku) AS released");
+        self.articles.map(|_| match self.database.kind {
+            Kind::Postgres | Kind::Sqlite => {
+                format!("UPDATE inventory SET available = available + released.quantity FROM {released} WHERE inventory.sku = released.sku")
+            }
+            Kind::MariaDb => format!(
+                "UPDATE inventory JOIN {released} ON inventory.sku = released.sku SET inventory.available = inventory.available + released.quantity"
+            ),
+        })
+    }
+
+    /// What the daemon has to know: where everything is and what to set. All else stays at its default.
+    pub fn settings(&self, redis: &Redis) -> Settings {
+        let mut settings =
+            Settings::new().set("redis.url", redis.url()).set("database.url", self.database.url.as_str()).set("log.format", "json");
+        for (column, value) in self.set() {
+            settings = settings.set(&format!("orders.set.{column}"), value);
+        }
+        match self.release("IN (:ids)") {
+            Some(release) => settings.set("close.sql", vec![release]),
+            None => settings,
+        }
+    }
+
+    /// Takes orders. With articles this can be done once, since it reserves the stock of all orders.
+    pub async fn take(&self, orders: &Orders) {
+        let expires_at = self.moment(&orders.deadline_sql("n", self.dialect().div));
+        let (from, to) = (orders.numbers.start, orders.numbers.end - 1);
+        let numbers = match self.database.kind {
+            Kind::Postgres => format!("generate_series({from}::bigint, {to}) AS numbers (n)"),
+            Kind::MariaDb => format!("(SELECT seq AS n FROM seq_{from}_to_{to}) AS numbers"),
+            Kind::Sqlite => {
+                format!(
+                    "(WITH RECURSIVE numbers (n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM numbers WHERE n < {to}) SELECT n FROM numbers)"
+                )
+            }
+        };
+        self.database
+            .execute(&format!(
+                "INSERT INTO orders (order_no, status, expires_at, closures) SELECT n, {UNPAID}, {expires_at}, 0 FROM {numbers}"
+            ))
+            .await;
+        if let Some(articles) = self.articles {
+            self.database
+                .execute(&format!(
+                    "INSERT INTO order_items SELECT n, n % {articles}, 1 + n % 3 FROM {numbers};
+                     INSERT INTO inventory SELECT sku, {INITIAL_STOCK} - sum(quantity) FROM order_items GROUP BY sku"
+                ))
+                .await;
+        }
+    }
+
+    /// After the tables were filled: what a database does in the background is done now.
+    pub async fn settle(&self) {
+        let sql: &[&str] = match self.database.kind {
+            Kind::Postgres => &["VACUUM ANALYZE", "CHECKPOINT"],
+            Kind::MariaDb => &["ANALYZE TABLE orders, order_items, inventory"],
+            Kind::Sqlite => &["ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"],
+        };
+        for statement in sql {
+            self.database.rows(statement).await;
+        }
+    }
+
+    /// How many orders that fell due until then are unpaid.
+    pub async fn unpaid_due_until(&self, moment: Millis) -> i64 {
+        let moment = self.moment(&moment.to_string());
+        self.database.number(&format!("SELECT count(*) FROM orders WHERE status = {UNPAID} AND expires_at <= {moment}")).await
+    }
+
+    /// What is wrong with the shop's account: orders that were closed early or more than once or that are closed without
+    /// having been, and stock that was not given back exactly. Empty when all is well.
+    pub async fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (what, sql) in [
+            ("closed early", "SELECT count(*) FROM orders WHERE closed_at < expires_at".to_owned()),
+            (
+                "closed more than once, or changed without being closed",
+                format!("SELECT count(*) FROM orders WHERE closures <> CASE status WHEN {CLOSED} THEN 1 ELSE 0 END"),
+            ),
+        ] {
+            let orders = self.database.number(&sql).await;
+            if orders > 0 {
+                faults.push(format!("{orders} orders {what}"));
+            }
+        }
+        faults
+    }
+
+    /// Panics unless every order was closed, once and not early, and the stock is what it was before the first.
+    pub async fn assert_all_closed(&self, who: &str) {
+        let mut faults = self.faults().await;
+        for (what, sql) in [
+            ("orders not closed", format!("SELECT count(*) FROM orders WHERE status <> {CLOSED}")),
+            (
+                "articles of which not exactly everything was given back",
+                format!("SELECT count(*) FROM inventory WHERE available <> {INITIAL_STOCK}"),
+            ),
+        ] {
+            let count = self.database.number(&sql).await;
+            if count > 0 {
+                faults.push(format!("{count} {what}"));
+            }
+        }
+        assert!(faults.is_empty(), "{who}: {}", faults.join("; "));
+    }
+}
