@@ -72,7 +72,7 @@ impl Stage {
             let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or_else(|| panic!("INFO has no {name}"))
         };
-        let used = ["used_cpu_sys", "used_cpu_user", "used_cpu_sys_children", "used_cpu_user_children"].map(field);
+        let used = ["used_cpu_sys", "used_cpu_user"].map(field);
         let transactions = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
         Reading {
             at: std::time::Instant::now(),
@@ -85,8 +85,9 @@ impl Stage {
     }
 
     async fn window(&self, seconds: u32, new_orders: bool, daemon: Option<&Daemon>) -> Window {
-        // What the window before has left behind is written now.
+        // What the window before has left behind is written now, not in the middle of this one.
         self.shop.settle().await;
+        self.redis.command(&["SAVE"]);
         tokio::time::sleep(WARM_UP).await;
         let before = self.read(daemon).await;
         tokio::time::sleep(Duration::from_secs(seconds.into())).await;
@@ -171,7 +172,7 @@ fn work(window: &Window) -> String {
 impl Figures for Cost {
     const TITLE: &str = "Cost";
     const ABOUT: &str = "Many orders are pending on PostgreSQL and none is due; with and without new orders, each without and with the daemon. \
-        Processor time in per cent of one core, for all processes of a server.";
+        Processor time in per cent of one core, for all processes of PostgreSQL, and for Redis without the child that saves now and then.";
 
     fn tables(&self) -> Vec<Table> {
         let pending = format!("{} pending", grouped(self.pending.into()));

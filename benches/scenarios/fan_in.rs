@@ -52,9 +52,9 @@ pub async fn run(options: &Options, progress: &Progress) -> FanIn {
     let mut shop = servers::shop_on(&server, None).await;
     let mut teams = Vec::new();
     for &daemons in &options.daemons {
-        progress.step(&format!("{daemons} daemons: {orders} orders at once"));
+        progress.step(&format!("{orders} orders at once, daemons: {daemons}"));
         let burst = flash_sale::by_daemons(&mut shop, &redis, orders, ARTICLES, daemons).await;
-        progress.step(&format!("{daemons} daemons: {PER_SECOND} orders a second for {} s", options.seconds));
+        progress.step(&format!("{PER_SECOND} orders a second for {} s, daemons: {daemons}", options.seconds));
         let team = Team {
             daemons,
             burst_per_s: f64::from(orders) / burst.took.as_secs_f64(),
