@@ -5,7 +5,9 @@ mod check;
 mod close;
 mod config;
 mod demo;
+mod events;
 mod logs;
+mod migrate;
 mod reconcile;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
@@ -56,6 +58,10 @@ enum Command {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+    /// Create or upgrade the tables order_closer_*, which events and dead letters need.
+    Migrate,
+    /// Show the audit log: which orders were closed, when, by whom.
+    Events(events::Arguments),
     /// Show the effective settings and where each came from; secrets are hidden.
     Config {
         /// Print one JSON array.
@@ -176,6 +182,8 @@ fn dispatch(arguments: Arguments) -> Outcome {
         Command::Check { json } => runtime(2)?.block_on(check::run(settings, json)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }

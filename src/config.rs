@@ -4,13 +4,15 @@
 //! as it is read, by the types in `values` and `urls`, so an error names the key, what it found, what
 //! would be right and where the value was set. Unknown keys are errors.
 
+mod events;
 mod explain;
 mod load;
 mod urls;
 mod values;
 
+pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load};
-pub use urls::{DatabaseUrl, RedisAddress, RedisUrl};
+pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
 pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -31,6 +33,8 @@ pub struct Config {
     pub close: Close,
     /// How lost notifications are made up for.
     pub sweep: Sweep,
+    /// What is recorded and reported of each closure.
+    pub events: Events,
     /// How the daemon stops.
     pub shutdown: Shutdown,
     /// What the daemon says.

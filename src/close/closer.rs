@@ -120,7 +120,6 @@ impl Closer {
 
     /// One transaction for the whole batch, retried while it conflicts with others.
     async fn close_together(&self, batch: &[Pending]) -> Result<Vec<Looked>, StoreError> {
-        let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(5))
             .with_max_delay(Duration::from_millis(100))
@@ -129,9 +128,9 @@ impl Closer {
             .build();
         let began = Instant::now();
         let judged = loop {
-            match lock_judge_update(self.store.as_ref(), &ids).await {
+            match lock_judge_update(self.store.as_ref(), batch).await {
                 Err(StoreError::Conflict(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
-                    debug!(orders = ids.len(), reason, "conflict with another transaction; retrying");
+                    debug!(orders = batch.len(), reason, "conflict with another transaction; retrying");
                     tokio::time::sleep(pauses.next().unwrap_or_default()).await;
                 }
                 ended => break ended?,

@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    order::{OrderId, Row, Verdict, judge},
-    store::{Store, StoreError, Transaction},
+    close::inbox::Pending,
+    order::{OrderId, Row, Trigger, Verdict, judge},
+    store::{NewEvent, Store, StoreError, Transaction},
 };
 
 /// An order and the verdict on it; `Close` has been carried out and committed.
@@ -29,14 +30,14 @@ impl Judged {
 ///
 /// On an error nothing has changed, save that a connection lost during the commit leaves it open
 /// whether it did; asking again tells.
-pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId]) -> Result<Vec<Judged>, StoreError> {
+pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending]) -> Result<Vec<Judged>, StoreError> {
     let mut transaction = match store.begin().await {
         Ok(transaction) => transaction,
         // Somebody has the whole database, and with it each of these orders.
-        Err(StoreError::Conflict(_)) => return Ok(ids.iter().map(Judged::locked).collect()),
+        Err(StoreError::Conflict(_)) => return Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect()),
         Err(error) => return Err(error),
     };
-    let (judged, read_at) = match judge_and_update(transaction.as_mut(), store.unpaid(), ids).await {
+    let (judged, read_at) = match judge_and_update(transaction.as_mut(), store.unpaid(), batch).await {
         Ok(judged) => judged,
         Err(error) => {
             transaction.rollback().await;
@@ -63,10 +64,10 @@ type Verdicts = Vec<(OrderId, Verdict)>;
 async fn judge_and_update(
     transaction: &mut dyn Transaction,
     unpaid: &[String],
-    ids: &[OrderId],
+    batch: &[Pending],
 ) -> Result<(Verdicts, Instant), StoreError> {
     // Everybody who locks several rows does so in this order.
-    let mut ids = ids.to_vec();
+    let mut ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
     ids.sort_unstable();
     ids.dedup();
 
@@ -94,8 +95,19 @@ async fn judge_and_update(
                 due.len()
             )));
         }
+        let triggers = batch.iter().map(|pending| (&pending.id, pending.trigger)).collect();
+        transaction.record(&events(&due, &rows, &triggers)).await?;
     }
     Ok((judged, read_at))
+}
+
+/// What there is to tell of these closures.
+fn events(closed: &[OrderId], rows: &HashMap<OrderId, Row>, triggers: &HashMap<&OrderId, Trigger>) -> Vec<NewEvent> {
+    let event = |id: &OrderId| {
+        let (row, trigger) = (rows.get(id)?, triggers.get(id)?);
+        Some(NewEvent::new(id.clone(), row.deadline?, row.now, *trigger))
+    };
+    closed.iter().filter_map(event).collect()
 }
 
 fn by_id(rows: Vec<Row>) -> Result<HashMap<OrderId, Row>, StoreError> {

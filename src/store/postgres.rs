@@ -1,9 +1,10 @@
 //! PostgreSQL: `FOR UPDATE SKIP LOCKED`, ids as one array parameter.
 
+mod outbox;
 mod schema;
 mod zone;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
@@ -17,13 +18,14 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Cursor, DueQuery, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, Cursor, DueQuery, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
         session::Session,
     },
 };
+use outbox::Connections;
 use schema::Schema;
 use zone::SessionZone;
 
@@ -35,6 +37,7 @@ pub(super) struct Postgres {
     pool: PgPool,
     schema: Schema,
     timeout: Duration,
+    outbox: Outbox,
 }
 
 impl Postgres {
@@ -65,7 +68,8 @@ impl Postgres {
                 "the server's time zone could not be learned, and sessions stay in UTC, also for orders.set and close.sql; set database.time_zone"
             );
         }
-        Ok(Self { pool, schema, timeout })
+        let outbox = Outbox::new(Connections { pool: pool.clone(), timeout }, &schema.own);
+        Ok(Self { pool, schema, timeout, outbox })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -129,6 +133,10 @@ impl Store for Postgres {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }
@@ -144,6 +152,15 @@ impl Open {
         let select = sqlx::query_as::<_, Tuple>(sql).bind(texts(ids));
         let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
         Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
+    }
+
+    /// The columns that events carry, of these events' orders.
+    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
+        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
+        let ids: Vec<&str> = events.iter().map(|event| event.order.as_str()).collect();
+        let select = sqlx::query_as::<_, (String, String)>(sql).bind(ids);
+        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
     }
 }
 
@@ -165,6 +182,12 @@ impl Transaction for Open {
             self.session.run(|connection| statement.execute(connection)).await?;
         }
         Ok(changed)
+    }
+
+    async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
+        let Some(recorder) = self.schema.recorder.clone() else { return Ok(()) };
+        let data = self.included(events).await?;
+        recorder.record(&mut self.session, events, &data).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

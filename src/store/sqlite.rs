@@ -1,9 +1,10 @@
 //! SQLite: `BEGIN IMMEDIATE` locks the whole database, ids travel as one JSON parameter.
 
 mod moment;
+mod outbox;
 mod schema;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
@@ -17,13 +18,14 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Cursor, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, Cursor, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
         session::Session,
     },
 };
+use outbox::Connections;
 use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -37,6 +39,12 @@ pub(super) struct Sqlite {
     /// One writer at a time has the database; a second one would sleep in SQLite's busy handler, and
     /// wake late.
     writer: Arc<Semaphore>,
+    outbox: Outbox,
+}
+
+/// The right to write, as soon as nobody else has it.
+async fn writer_of(writer: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+    Arc::clone(writer).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))
 }
 
 impl Sqlite {
@@ -64,7 +72,9 @@ impl Sqlite {
         let mut session = Session::take(&pool, timeout, sorted).await?;
         let schema = Arc::new(Schema::read(&mut session, config).await?);
         drop(session);
-        Ok(Self { pool, schema, timeout, writer: Arc::new(Semaphore::new(1)) })
+        let writer = Arc::new(Semaphore::new(1));
+        let outbox = Outbox::new(Connections { pool: pool.clone(), timeout, writer: Arc::clone(&writer) }, &schema.own);
+        Ok(Self { pool, schema, timeout, writer, outbox })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -90,7 +100,7 @@ impl Store for Sqlite {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
-        let writing = Arc::clone(&self.writer).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let writing = writer_of(&self.writer).await?;
         let mut session = self.session().await?;
         session.begin("BEGIN IMMEDIATE").await?;
         Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), _writing: writing }))
@@ -128,6 +138,10 @@ impl Store for Sqlite {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }
@@ -144,6 +158,15 @@ impl Open {
         let select = sqlx::query_as::<_, Tuple>(self.schema.read.clone()).bind(self.schema.json(ids));
         let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
         Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
+    }
+
+    /// The columns that events carry, of these events' orders.
+    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
+        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
+        let ids: Vec<OrderId> = events.iter().map(|event| event.order.clone()).collect();
+        let select = sqlx::query_as::<_, (String, String)>(sql).bind(self.schema.json(&ids));
+        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
     }
 
     async fn change(&mut self, sql: SqlStr, ids: &[OrderId]) -> Result<u64> {
@@ -169,6 +192,13 @@ impl Transaction for Open {
             self.change(sql, ids).await?;
         }
         Ok(changed)
+    }
+
+    async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
+        let schema = Arc::clone(&self.schema);
+        let Some(recorder) = &schema.recorder else { return Ok(()) };
+        let data = self.included(events).await?;
+        recorder.record(&mut self.session, events, &data).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

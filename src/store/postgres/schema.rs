@@ -1,8 +1,10 @@
 //! The orders table as PostgreSQL's catalogue describes it, and the statements made from that.
 
+use std::sync::Arc;
+
 use sqlx::{AssertSqlSafe, Postgres as Driver, SqlSafeStr, SqlStr};
 
-use super::zone::SessionZone;
+use super::{outbox::words, zone::SessionZone};
 use crate::{
     config::{Config, EpochUnit},
     order::{Charset, IdKind},
@@ -11,13 +13,14 @@ use crate::{
         catalogue::{Asked, Described, Index},
         mapping::{
             EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS, Names, StatusKind, StatusLiterals, filter_condition,
-            further_assignments, no_such_column, plus_micros, templates,
+            further_assignments, included, no_such_column, plus_micros, quoted, templates,
         },
+        outbox::{OwnTables, Recorder},
         session::Session,
     },
 };
 
-const NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint";
+pub(super) const NOW: &str = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint";
 
 /// The sweep's two statements for one status: the first page, and the next.
 #[derive(Debug, Clone)]
@@ -35,6 +38,9 @@ pub(super) struct Schema {
     pub(super) peek: SqlStr,
     pub(super) update: SqlStr,
     pub(super) close_sql: Vec<SqlStr>,
+    pub(super) own: OwnTables,
+    pub(super) recorder: Option<Arc<Recorder>>,
+    pub(super) included: Option<SqlStr>,
     pub(super) due: Vec<Due>,
     pub(super) count_overdue: SqlStr,
     sample: SqlStr,
@@ -66,6 +72,7 @@ impl Schema {
     pub(super) async fn read(session: &mut Session<Driver>, config: &Config, zone: &SessionZone) -> Result<Self, OpenError> {
         let names = Names::new(config, '"');
         let oid = table_oid(session, config, &names).await?;
+        let own = own_tables(session, oid).await?;
         let columns = columns(session, oid).await?;
         let unicode = server_encoding(session).await? == "UTF8";
         let find = |key: &'static str, name: &str| {
@@ -79,6 +86,7 @@ impl Schema {
         for column in orders.set.keys() {
             find("orders.set", column.as_str())?;
         }
+        let carried = included(config, find)?;
         let literals = StatusLiterals::new(config, &status_kind(status)?, &status.declared)?;
         let moment = Moment::new(deadline, &names.deadline, config)?;
         if let (Moment::Local { .. }, SessionZone::Unknown(reason)) = (&moment, zone) {
@@ -95,6 +103,7 @@ impl Schema {
         // A bare name in ORDER BY means the output column, which is the text of the column of that name.
         let [by_id, by_deadline] = [&names.id, &names.deadline].map(|column| format!("{table}.{column}"));
         let filter = filter_condition(config);
+        let not_dead = own.not_dead(&format!("{table}.{id_name}::text"));
         let unpaid_list = literals.unpaid_list();
         let deadline_micros = moment.micros(plus_micros(config));
         let row = format!("{id_name}::text, {status_name}::text, {deadline_micros}, {NOW}");
@@ -109,7 +118,7 @@ impl Schema {
                     // In: $1 horizon, $2 page size, $3 and $4 the place to continue after. Out: rows in the
                     // order of deadlines. Locks nothing.
                     sql(format!(
-                        "SELECT {row}, {deadline}::text FROM {table} WHERE {status_name} = {status} AND {within} AND {id_name} IS NOT NULL{after}{filter} \
+                        "SELECT {row}, {deadline}::text FROM {table} WHERE {status_name} = {status} AND {within} AND {id_name} IS NOT NULL{after}{not_dead}{filter} \
                          ORDER BY {by_deadline}, {by_id} LIMIT $2",
                         deadline = names.deadline,
                         within = within("$1"),
@@ -137,9 +146,22 @@ impl Schema {
                 set = further_assignments(config, '"'),
             )),
             close_sql: templates(config, false)?.iter().map(|template| sql(template.render(&ids))).collect(),
+            // In: $1 ids, of closed orders. Out: id and what events carry. Not filtered: closing may have changed what the
+            // filter asks.
+            included: (!carried.is_empty()).then(|| {
+                let pairs: Vec<String> = carried.iter().map(|(name, _)| format!("'{name}', {}", quoted('"', name))).collect();
+                sql(format!(
+                    "SELECT {id_name}::text, json_build_object({})::text FROM {table} \
+                     WHERE {id_name} = ANY($1::text[]::{id_type}[]) AND {status_name} = {closed}",
+                    pairs.join(", "),
+                    closed = literals.closed,
+                ))
+            }),
+            recorder: own.recorder(config),
+            own,
             due,
             count_overdue: sql(format!(
-                "SELECT count(*) FROM {table} WHERE {status_name} IN ({unpaid_list}) AND {} AND {id_name} IS NOT NULL{filter}",
+                "SELECT count(*) FROM {table} WHERE {status_name} IN ({unpaid_list}) AND {} AND {id_name} IS NOT NULL{not_dead}{filter}",
                 within("$1")
             )),
             // Out: id, stored text and meaning of the latest deadline among a few rows.
@@ -261,6 +283,16 @@ async fn table_oid(session: &mut Session<Driver>, config: &Config, names: &Names
         "orders.table is {table}, but this database has no such table on its search_path{hint} (names are taken as written, not folded)"
     ))
     .into())
+}
+
+/// Our own tables, in the schema of the orders table.
+async fn own_tables(session: &mut Session<Driver>, oid: i64) -> Result<OwnTables, StoreError> {
+    let select = sqlx::query_scalar::<_, String>(
+        "SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
+    )
+    .bind(oid);
+    let schema = session.run(|connection| select.fetch_one(connection)).await?;
+    OwnTables::find(session, words(&schema)).await
 }
 
 async fn columns(session: &mut Session<Driver>, oid: i64) -> Result<Vec<Column>, StoreError> {
