@@ -15,8 +15,9 @@ pub use load::{DEFAULT_FILE, Loaded, Setting, load};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
 pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::{Deserialize, Serialize};
 
 /// All settings.
@@ -189,7 +190,7 @@ impl Default for Close {
     }
 }
 
-/// When an order that its database rejects is tried again: exponential backoff with jitter.
+/// When something that failed is tried again: exponential backoff, with up to as much again as jitter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
@@ -199,6 +200,20 @@ pub struct Retry {
     pub initial: Span,
     /// The longest wait.
     pub max: Span,
+}
+
+impl Retry {
+    /// How long to wait after so many failures, from 1; `None` when that was the last attempt.
+    #[must_use]
+    pub fn pause_after(&self, failures: u32) -> Option<Duration> {
+        ExponentialBuilder::default()
+            .with_min_delay(self.initial.get())
+            .with_max_delay(self.max.get())
+            .with_max_times(self.attempts.saturating_sub(1) as usize)
+            .with_jitter()
+            .build()
+            .nth(failures.saturating_sub(1) as usize)
+    }
 }
 
 impl Default for Retry {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -50,6 +50,8 @@ pub struct Worker {
     pub retry: Retry,
     /// Who carries orders that are to be looked at again.
     pub later: mpsc::Sender<Later>,
+    /// Changes when orders were closed.
+    pub closed: watch::Sender<()>,
     /// What has been done.
     pub stats: Arc<Stats>,
     /// Ends the wait for an unavailable database.
@@ -104,6 +106,9 @@ impl Worker {
 
     fn report(&self, looked: &[Looked], took: Duration) {
         self.stats.looked(looked);
+        if looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
+            self.closed.send_replace(());
+        }
         if tracing::enabled!(tracing::Level::DEBUG) {
             let closed = looked.iter().filter(|one| matches!(one.outcome, Outcome::Closed(_))).count();
             debug!(orders = looked.len(), closed, took_ms = millis(took), "batch done");
@@ -131,13 +136,7 @@ impl Worker {
     }
 
     fn rest(&self, id: &OrderId, rejections: u32, reason: &str) -> Ending {
-        let pause = ExponentialBuilder::default()
-            .with_min_delay(self.retry.initial.get())
-            .with_max_delay(self.retry.max.get())
-            .with_max_times(self.retry.attempts.saturating_sub(1) as usize)
-            .with_jitter()
-            .build()
-            .nth(rejections.saturating_sub(1) as usize);
+        let pause = self.retry.pause_after(rejections);
         if let Some(pause) = pause {
             warn!(order = %id, attempt = rejections, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
         } else {

@@ -33,8 +33,8 @@ impl Default for Events {
             enabled: false,
             include: Vec::new(),
             keep: Span::from_secs(30 * 86_400),
-            // Doubling from five seconds to two hours, the pauses add up to a day.
-            retry: Retry { attempts: 22, initial: Span::from_secs(5), max: Span::from_secs(7_200) },
+            // Doubling from five seconds to two hours, the pauses add up to 15 to 30 hours, as chance has it.
+            retry: Retry { attempts: 18, initial: Span::from_secs(5), max: Span::from_secs(7_200) },
             webhooks: Vec::new(),
             stream: None,
         }

@@ -5,6 +5,9 @@ use serde_json::value::RawValue;
 
 use crate::{order::rfc3339, store::Event};
 
+/// The media type of [`cloud_event`].
+pub const CONTENT_TYPE: &str = "application/cloudevents+json";
+
 /// The type of our events, as CloudEvents wants it.
 const TYPE: &str = "order-closer.order.closed";
 

@@ -25,6 +25,8 @@ mod redis_access;
 mod tables;
 /// Several daemons and reconciles at once.
 mod together;
+/// Receivers of events that fail in every way.
+mod webhooks;
 
 use crate::support::{Daemon, Settings, shop::Outcome};
 
