@@ -10,6 +10,7 @@ mod health;
 mod keeper;
 mod relay;
 mod signature;
+mod stream;
 mod target;
 mod webhook;
 
@@ -19,10 +20,11 @@ pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
 pub use keeper::Keeper;
 pub use relay::Relay;
 pub use signature::signatures;
+pub use stream::Entries;
 pub use target::{Answer, Target};
 pub use webhook::Endpoint;
 
-use crate::config::Config;
+use crate::{config::Config, signal::RedisError};
 
 /// All targets of the configuration.
 ///
@@ -32,6 +34,10 @@ pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
     let mut targets: Vec<Arc<dyn Target>> = Vec::new();
     for webhook in &config.events.webhooks {
         targets.push(Arc::new(Endpoint::new(webhook)?));
+    }
+    if let Some(stream) = &config.events.stream {
+        let entries = Entries::new(&config.redis, stream).map_err(|RedisError(reason)| reason)?;
+        targets.push(Arc::new(entries));
     }
     Ok(targets)
 }

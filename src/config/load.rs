@@ -134,6 +134,14 @@ impl Loaded {
             }
         }
         self.validate_webhooks()?;
+        if let Some(stream) = &events.stream {
+            if stream.key.is_empty() {
+                return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
+            }
+            if stream.max_len == 0 {
+                return Err(self.wrong("events.stream.max_len", "is 0; the stream would hold nothing"));
+            }
+        }
         if redis.key_prefix.is_empty() {
             return Err(self.wrong("redis.key_prefix", "is empty; every expired key would be taken for an order"));
         }

@@ -21,6 +21,8 @@ mod races;
 mod redis;
 /// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
 mod redis_access;
+/// The Redis Stream of events.
+mod streams;
 /// Tables without an index, and deadlines in local time.
 mod tables;
 /// Several daemons and reconciles at once.

@@ -35,7 +35,7 @@ async fn events(shop: &Shop) -> BTreeMap<String, i64> {
 }
 
 /// Waits until nothing is left to be delivered.
-async fn until_delivered(shop: &Shop) {
+pub(super) async fn until_delivered(shop: &Shop) {
     let sql = "SELECT count(*) FROM order_closer_deliveries";
     wait::until_eq("the number of undelivered events", 0, async || shop.database.number(sql).await).await;
 }
