@@ -4,6 +4,7 @@ mod arm;
 mod check;
 mod close;
 mod config;
+mod dead_letters;
 mod demo;
 mod events;
 mod logs;
@@ -62,6 +63,9 @@ enum Command {
     Migrate,
     /// Show the audit log: which orders were closed, when, by whom.
     Events(events::Arguments),
+    /// List, show, retry and drop what was given up: orders not closed, events not delivered.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Command),
     /// Show the effective settings and where each came from; secrets are hidden.
     Config {
         /// Print one JSON array.
@@ -184,6 +188,7 @@ fn dispatch(arguments: Arguments) -> Outcome {
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
+        Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }

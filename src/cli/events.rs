@@ -40,11 +40,11 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));
-    let mut query = EventQuery { order: arguments.order, since, after: None, limit: PAGE };
+    let mut query = EventQuery { order: arguments.order, since, limit: PAGE, ..EventQuery::default() };
     loop {
         let page = outbox.events(&query).await?;
         for event in &page {
-            print(&if arguments.json { json(event)? } else { line(event) });
+            print(&if arguments.json { json_line(event)? } else { line(event) });
         }
         match page.last() {
             Some(last) if page.len() == PAGE as usize => query.after = Some(last.id),
@@ -60,7 +60,8 @@ fn line(event: &Event) -> String {
     format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
 }
 
-fn json(event: &Event) -> Result<String, Failure> {
+/// An event as one JSON object.
+pub(super) fn json_line(event: &Event) -> Result<String, Failure> {
     #[derive(Serialize)]
     struct Line<'e> {
         id: String,

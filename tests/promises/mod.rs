@@ -7,6 +7,8 @@
 mod clocks;
 /// The database away, killed in the middle of a batch, frozen.
 mod databases;
+/// What was given up, and what becomes of it.
+mod dead_letters;
 /// The daemon killed, stopped, stopped twice.
 mod ends;
 /// Notifications that get lost, come twice, or are forged.

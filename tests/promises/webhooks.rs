@@ -41,7 +41,7 @@ pub(super) async fn until_delivered(shop: &Shop) {
 }
 
 /// Every event has arrived, none was invented, and each is the same each time.
-async fn assert_told(shop: &Shop, receiver: &Receiver) {
+pub(super) async fn assert_told(shop: &Shop, receiver: &Receiver) {
     let events = events(shop).await;
     let outcome = shop.assert_outcome().await;
     assert_eq!(events.values().copied().collect::<BTreeSet<_>>(), outcome.closed.keys().copied().collect(), "one event for each closure");

@@ -35,6 +35,8 @@ pub struct Event {
 /// Which events to read.
 #[derive(Debug, Clone, Default)]
 pub struct EventQuery {
+    /// This event only.
+    pub id: Option<Uuid>,
     /// Those of this order only.
     pub order: Option<String>,
     /// Those that are no older than this.
@@ -88,6 +90,9 @@ impl Outbox {
         if let Some(order) = &query.order {
             conditions.push("e.order_id = ?2".to_owned());
             values.push(order.as_str().into());
+        }
+        if let Some(id) = query.id {
+            conditions.push(format!("e.id = '{id}'"));
         }
         if let Some(since) = query.since {
             conditions.push(format!("e.id >= '{}'", first_id(self.ago(link.as_mut(), since).await?)));
