@@ -65,7 +65,7 @@ impl Keeper {
     }
 
     async fn forget_settled(&self) -> Result<(), StoreError> {
-        let letters = self.store.outbox().dead_letters().await?;
+        let letters = self.store.outbox().dead_orders().await?;
         let ids: Vec<OrderId> = letters
             .iter()
             .filter_map(|letter| match letter {

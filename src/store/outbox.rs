@@ -29,7 +29,10 @@ pub(super) use link::{Link, Open, Work};
 pub(super) use record::Recorder;
 pub(super) use words::{Parameters, Words};
 
-use crate::{config::Config, store::StoreError};
+use crate::{
+    config::Config,
+    store::{Misfit, OpenError, StoreError},
+};
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -52,9 +55,28 @@ pub(super) struct OwnTables {
 }
 
 impl OwnTables {
-    pub(super) async fn find(link: &mut dyn Link, words: Words) -> Result<Self> {
-        let version = migrations::version(link, &words).await?;
+    /// Fails when there are tables that this user may not even read: without the dead letters a sweep would bring
+    /// what was given up, and none of the errors to come would say why.
+    pub(super) async fn find(link: &mut dyn Link, words: Words) -> Result<Self, OpenError> {
+        let version = Self::readable_version(link, &words).await.map_err(|error| match error {
+            StoreError::Rejected(reason) => OpenError::Misfit(Misfit(format!(
+                "there are tables order_closer_* in {}, but this user can't read them: {reason}; \
+                 grant it SELECT, INSERT, UPDATE and DELETE on them",
+                words.schema.trim_end_matches('.')
+            ))),
+            StoreError::Conflict(_) | StoreError::Unavailable(_) => error.into(),
+        })?;
         Ok(Self { words, version })
+    }
+
+    async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
+        let version = migrations::version(link, words).await?;
+        if version > 0 {
+            for table in [words.events(), words.deliveries(), words.dead_letters()] {
+                link.fetch(&words.statement(&format!("SELECT 1 FROM {table} WHERE 1 = 0")), &[]).await?;
+            }
+        }
+        Ok(version)
     }
 
     /// Whether they are what this program needs. A newer version has all that the older ones had.

@@ -1,5 +1,6 @@
 //! SQLite: `BEGIN IMMEDIATE` locks the whole database, ids travel as one JSON parameter.
 
+mod affinity;
 mod moment;
 mod outbox;
 mod schema;

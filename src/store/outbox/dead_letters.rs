@@ -87,25 +87,34 @@ impl Outbox {
     /// As the database says, sorted.
     pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
         let words = &self.words;
-        let mut link = self.backend.read().await?;
-        let orders = words.statement(&format!(
-            "SELECT {}, dropped, attempts, failed_at, error FROM {} ORDER BY failed_at, order_id",
-            words.dead_id,
-            words.dead_letters()
-        ));
-        let mut letters = Vec::new();
-        for mut fields in link.fetch(&orders, &[]).await? {
-            letters.push(DeadLetter::Order { id: fields.text()?, dropped: fields.integer()? != 0, death: death(&mut fields)? });
-        }
+        let mut letters = self.dead_orders().await?;
         let events = words.statement(&format!(
             "SELECT CAST(d.event_id AS CHAR(36)), e.order_id, d.target, d.attempts, d.failed_at, d.error FROM {} d JOIN {} e ON e.id = d.event_id \
              WHERE d.due_at IS NULL ORDER BY d.failed_at, d.event_id, d.target",
             words.deliveries(),
             words.events()
         ));
-        for mut fields in link.fetch(&events, &[]).await? {
+        for mut fields in self.backend.read().await?.fetch(&events, &[]).await? {
             let id = uuid(&fields.text()?)?;
             letters.push(DeadLetter::Event { id, order_id: fields.text()?, target: fields.text()?, death: death(&mut fields)? });
+        }
+        Ok(letters)
+    }
+
+    /// The dead letters that are orders, dropped ones among them.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn dead_orders(&self) -> Result<Vec<DeadLetter>> {
+        let words = &self.words;
+        let orders = words.statement(&format!(
+            "SELECT {}, dropped, attempts, failed_at, error FROM {} ORDER BY failed_at, order_id",
+            words.dead_id,
+            words.dead_letters()
+        ));
+        let mut letters = Vec::new();
+        for mut fields in self.backend.read().await?.fetch(&orders, &[]).await? {
+            letters.push(DeadLetter::Order { id: fields.text()?, dropped: fields.integer()? != 0, death: death(&mut fields)? });
         }
         Ok(letters)
     }

@@ -286,7 +286,7 @@ async fn table_oid(session: &mut Session<Driver>, config: &Config, names: &Names
 }
 
 /// Our own tables, in the schema of the orders table.
-async fn own_tables(session: &mut Session<Driver>, oid: i64) -> Result<OwnTables, StoreError> {
+async fn own_tables(session: &mut Session<Driver>, oid: i64) -> Result<OwnTables, OpenError> {
     let select = sqlx::query_scalar::<_, String>(
         "SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
     )

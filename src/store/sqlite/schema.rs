@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, Sqlite as Driver};
 
 use super::{
+    affinity::Affinity,
     moment::{Moment, NOW},
     outbox::words,
 };
@@ -64,30 +65,6 @@ struct Column {
     declared: String,
     /// Its place in the primary key, from 1.
     key_part: i64,
-}
-
-/// What SQLite makes of a declared type: <https://www.sqlite.org/datatype3.html#determination_of_column_affinity>.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Affinity {
-    Integer,
-    Text,
-    Blob,
-    Real,
-    Numeric,
-}
-
-impl Affinity {
-    fn of(declared: &str) -> Self {
-        let declared = declared.to_ascii_uppercase();
-        let has = |parts: &[&str]| parts.iter().any(|part| declared.contains(part));
-        match () {
-            () if has(&["INT"]) => Self::Integer,
-            () if has(&["CHAR", "CLOB", "TEXT"]) => Self::Text,
-            () if has(&["BLOB"]) || declared.is_empty() => Self::Blob,
-            () if has(&["REAL", "FLOA", "DOUB"]) => Self::Real,
-            () => Self::Numeric,
-        }
-    }
 }
 
 fn sql(text: String) -> SqlStr {
@@ -394,25 +371,5 @@ fn id_kind(column: &Column) -> Result<IdKind, Misfit> {
             column.name,
             shown(column)
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn affinities_follow_sqlites_rules() {
-        for (declared, affinity) in [
-            ("BIGINT UNSIGNED", Affinity::Integer),
-            ("CHARINT", Affinity::Integer),
-            ("varchar(64)", Affinity::Text),
-            ("", Affinity::Blob),
-            ("double", Affinity::Real),
-            ("DATETIME", Affinity::Numeric),
-            ("STRING", Affinity::Numeric),
-        ] {
-            assert_eq!(Affinity::of(declared), affinity, "{declared}");
-        }
     }
 }

@@ -31,6 +31,28 @@ async fn tables_and_targets() {
     assert_eq!(receiver.received().len(), 0);
 }
 
+/// Who may not read the tables is told so before an order that was given up comes back.
+#[tokio::test]
+async fn tables_that_may_not_be_read() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Postgres).await;
+    order_closer(&shop.settings_with(&redis), &["migrate"]).await.expect_code(0);
+    let name = shop.database.url.rsplit('/').next().expect("a name").replace("test_", "e_")[..20].to_owned();
+    let role = format!(
+        "CREATE ROLE {name} LOGIN; GRANT SELECT, UPDATE ON orders, inventory, order_items TO {name}; GRANT INSERT ON closures TO {name}"
+    );
+    shop.database.execute(&role).await;
+    let settings = shop.settings_with(&redis).set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
+    let report = Report::of(&settings, 78).await;
+    report.assert("mapping", "fail", "this user can't read them");
+    report.assert("mapping", "fail", "grant it SELECT, INSERT, UPDATE and DELETE");
+    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters";
+    let grant = format!("GRANT SELECT ON order_closer_migrations TO {name}; GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}");
+    shop.database.execute(&grant).await;
+    assert_eq!(Report::of(&settings.set("events.enabled", true), 0).await.wrong(), [] as [&str; 0]);
+    shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+}
+
 #[tokio::test]
 async fn a_webhook_that_can_not_work() {
     let redis = good_redis();
