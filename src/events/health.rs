@@ -34,8 +34,7 @@ impl Health {
             return 0;
         }
         let most = if self.is_troubled() { 1 } else { concurrency };
-        // A few at a time, so that not each has a transaction of its own.
-        if flying > most / 2 { 0 } else { most - flying }
+        most.saturating_sub(flying)
     }
 
     /// Whether that ends a time of trouble.
@@ -91,7 +90,7 @@ mod tests {
         health.rest_until = None;
         assert_eq!((health.room(8, 0), health.room(8, 1)), (1, 0), "one at a time");
         assert!(health.succeeded());
-        assert_eq!(health.room(8, 0), 8);
+        assert_eq!((health.room(8, 0), health.room(8, 5)), (8, 3));
     }
 
     #[test]

@@ -16,6 +16,8 @@ mod files;
 mod logs;
 /// One pass over what is overdue.
 mod reconcile;
+/// The example shop.
+mod shop;
 /// The command line itself.
 mod usage;
 
