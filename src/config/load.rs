@@ -8,6 +8,7 @@ use std::{
 
 use figment::{
     Figment, Metadata, Profile, Provider,
+    error::{Actual, Kind},
     providers::{Env, Format, Serialized, Toml},
     util::nest,
     value::{Dict, Map, Value},
@@ -212,11 +213,21 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
             let key = error.path.join(".");
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
             let key = if key.is_empty() { "the configuration".into() } else { key };
-            format!("{key}: {} (set in {place})", explain(&error.kind))
+            format!("{key}: {} (set in {place})", explain(&without_secret(&key, error.kind)))
         })
         .collect();
     lines.dedup();
     lines.join("\n")
+}
+
+/// What stands in the place of a secret is one, even where it should not stand.
+fn without_secret(key: &str, mut kind: Kind) -> Kind {
+    if let Kind::InvalidType(Actual::Str(text), _) | Kind::InvalidValue(Actual::Str(text), _) = &mut kind
+        && key.contains("secret")
+    {
+        *text = "***".into();
+    }
+    kind
 }
 
 fn toml_text(value: &Value) -> String {

@@ -67,6 +67,7 @@ async fn a_webhook_that_can_not_be() {
         (webhook("a", "ftp://shop.example/hunter2", "secrets = []"), "begins with https://"),
         (webhook("stream", URL, ""), "is the name of the Redis Stream"),
         (webhook("a b", URL, ""), "is not a name"),
+        (webhook("a", URL, "secrets = 'hunter2'"), "takes a list"),
         (webhook("a", URL, "secrets = ['hunter2']"), "doesn't begin with whsec_"),
         (webhook("a", URL, "secrets = ['whsec_hunter2!']"), "is not in base64"),
         (webhook("a", URL, "secrets = ['whsec_aHVudGVyMg==']"), "has 7 bytes"),

@@ -203,6 +203,7 @@ async fn an_endpoint_that_hangs_holds_up_nobody_else() {
     wait::until_eq("the number of events that the other has", 500, async || other.taken().len()).await;
     wait::until_eq("the number of deliveries in hand", 8, async || slow.received().len()).await;
     daemon.stop().await;
+    assert_eq!(slow.received().len(), 8, "no more than that at the same time");
     super::assert_on_time(&shop.assert_outcome().await);
     assert_told(&shop, &other).await;
 }
