@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use crate::{
     close::{Closer, Inbox, Stats, Summary, Worker},
     config::Config,
+    events::{self, Keeper, Relay},
     signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep},
     store::{self, OpenError, Store, StoreError},
 };
@@ -96,9 +97,10 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
 /// Opens the store and shows that every statement of a closure is accepted.
 ///
 /// # Errors
-/// As [`store::open`] and [`store::rehearse`] say.
+/// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
+    store::tables_for(config, store.as_ref())?;
     store::rehearse(store.as_ref()).await?;
     Ok(store)
 }
@@ -124,6 +126,7 @@ impl Daemon {
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
+        let (closed, closed_rx) = watch::channel(());
 
         let worker = Worker {
             inbox: Arc::clone(&inbox),
@@ -131,6 +134,7 @@ impl Daemon {
             batch_size: config.close.batch_size,
             retry: config.close.retry.clone(),
             later,
+            closed,
             stats: Arc::clone(&stats),
             stop: stop.clone(),
         };
@@ -169,6 +173,7 @@ impl Daemon {
         others.spawn(sweep.run());
         others.spawn(listener.run());
         others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
+        spawn_events(config, &store, &closed_rx, &stop, &mut others)?;
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, stats, stop, workers, others })
     }
@@ -203,6 +208,36 @@ impl Daemon {
         log_summary(&self.stats.total(), self.inbox.waiting(), "order-closer stopped");
         ended
     }
+}
+
+/// Starts whoever works on our own tables, if they are there.
+fn spawn_events(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    closed: &watch::Receiver<()>,
+    stop: &CancellationToken,
+    others: &mut JoinSet<()>,
+) -> Result<(), RunError> {
+    if !store.outbox().is_ready() {
+        return Ok(());
+    }
+    let settings = &config.events;
+    others.spawn(Keeper { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
+    if !settings.enabled {
+        return Ok(());
+    }
+    for target in events::targets(config).map_err(RunError::Configuration)? {
+        let relay = Relay {
+            store: Arc::clone(store),
+            target,
+            retry: settings.retry.clone(),
+            closed: closed.clone(),
+            stop: stop.clone(),
+            grace: config.shutdown.timeout.get() / 2,
+        };
+        others.spawn(relay.run());
+    }
+    Ok(())
 }
 
 async fn summaries(stats: Arc<Stats>, inbox: Arc<Inbox>, every: Duration, stop: CancellationToken) {

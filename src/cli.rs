@@ -4,8 +4,11 @@ mod arm;
 mod check;
 mod close;
 mod config;
+mod dead_letters;
 mod demo;
+mod events;
 mod logs;
+mod migrate;
 mod reconcile;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
@@ -56,6 +59,13 @@ enum Command {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+    /// Create or upgrade the tables order_closer_*, which events and dead letters need.
+    Migrate,
+    /// Show the audit log: which orders were closed, when, by whom.
+    Events(events::Arguments),
+    /// List, show, retry and drop what was given up: orders not closed, events not delivered.
+    #[command(subcommand)]
+    DeadLetters(dead_letters::Command),
     /// Show the effective settings and where each came from; secrets are hidden.
     Config {
         /// Print one JSON array.
@@ -176,6 +186,9 @@ fn dispatch(arguments: Arguments) -> Outcome {
         Command::Check { json } => runtime(2)?.block_on(check::run(settings, json)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
+        Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }

@@ -4,19 +4,22 @@
 //! as it is read, by the types in `values` and `urls`, so an error names the key, what it found, what
 //! would be right and where the value was set. Unknown keys are errors.
 
+mod events;
 mod explain;
 mod load;
 mod statement;
 mod urls;
 mod values;
 
+pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load};
 pub use statement::{Rows, Statement};
-pub use urls::{DatabaseUrl, RedisAddress, RedisUrl};
+pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
 pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use serde::{Deserialize, Serialize};
 
 /// All settings.
@@ -33,6 +36,8 @@ pub struct Config {
     pub close: Close,
     /// How lost notifications are made up for.
     pub sweep: Sweep,
+    /// What is recorded and reported of each closure.
+    pub events: Events,
     /// How the daemon stops.
     pub shutdown: Shutdown,
     /// What the daemon says.
@@ -191,11 +196,11 @@ pub struct Close {
 
 impl Default for Close {
     fn default() -> Self {
-        Self { batch_size: 1_000, workers: 2, inbox: 65_536, retry: Retry::default(), sql: Vec::new() }
+        Self { batch_size: 1_000, workers: 2, inbox: 200_000, retry: Retry::default(), sql: Vec::new() }
     }
 }
 
-/// When an order that its database rejects is tried again: exponential backoff with jitter.
+/// When something that failed is tried again: exponential backoff, with up to as much again as jitter.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
@@ -205,6 +210,20 @@ pub struct Retry {
     pub initial: Span,
     /// The longest wait.
     pub max: Span,
+}
+
+impl Retry {
+    /// How long to wait after so many failures, from 1; `None` when that was the last attempt.
+    #[must_use]
+    pub fn pause_after(&self, failures: u32) -> Option<Duration> {
+        ExponentialBuilder::default()
+            .with_min_delay(self.initial.get())
+            .with_max_delay(self.max.get())
+            .with_max_times(self.attempts.saturating_sub(1) as usize)
+            .with_jitter()
+            .build()
+            .nth(failures.saturating_sub(1) as usize)
+    }
 }
 
 impl Default for Retry {

@@ -9,7 +9,7 @@
 //!    ^ soon due                     │
 //!  Sweep ──overdue──────────────────┤            lock -> judge -> update
 //!    ^ the orders table             v                  one transaction
-//!  reconcile, close ───────> Inbox ──> Worker ──> Closer ──> Store
+//!  reconcile, close ───────> Inbox ──> Worker ──> Closer ──> Store ──events──> Relay ──> others
 //! ```
 //!
 //! A notification is a hint; the database is the truth. Whatever names an order only asks for a look at
@@ -19,9 +19,10 @@
 //! |---|---|
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
-//! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite |
+//! | [`store`] | the orders table and the outbox beside it, in PostgreSQL, MySQL and SQLite |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`signal`] | listener, pacer, sweep: how we learn that an order may be due |
+//! | [`events`] | telling others: webhooks, a Redis Stream |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
 //!
@@ -31,6 +32,7 @@ pub mod app;
 pub mod cli;
 pub mod close;
 pub mod config;
+pub mod events;
 pub mod order;
 pub mod signal;
 pub mod store;

@@ -5,9 +5,11 @@
 
 mod id;
 mod judge;
+mod time;
 
 pub use id::{Charset, IdKind, MAX_ID_BYTES, NotAnId, OrderId};
 pub use judge::{Row, Verdict, judge};
+pub use time::rfc3339;
 
 use serde::Serialize;
 

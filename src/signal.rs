@@ -18,5 +18,5 @@ pub use listener::{Listener, SessionEnd};
 pub use notifications::{EXPIRED_FLAGS, missing_flags, with_flags};
 pub use pacer::{Pacer, Upcoming};
 pub use peers::Peers;
-pub use redis::{Commands, Events, RedisError, Subscriber, address, pattern};
+pub use redis::{Commands, Events, PATIENCE, RedisError, Subscriber, address, pattern};
 pub use sweep::{Found, Sweep};

@@ -11,6 +11,7 @@ mod close_sql;
 mod error;
 mod mapping;
 mod mysql;
+mod outbox;
 mod paging;
 mod postgres;
 mod session;
@@ -19,6 +20,10 @@ mod sqlite;
 
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline};
 pub use error::{Misfit, OpenError, StoreError};
+pub use outbox::{
+    Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, VERSION as TABLES_VERSION,
+    instance,
+};
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -98,6 +103,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn catalogue(&self) -> Result<Catalogue, StoreError>;
 
+    /// Our own tables: events, deliveries, dead letters.
+    fn outbox(&self) -> &Outbox;
+
     /// Closes all connections.
     async fn close(&self);
 }
@@ -138,6 +146,13 @@ pub trait Transaction: Send {
     /// As the database says, sorted; [`StoreError::Rejected`] also when a statement changed another number of rows
     /// for an order than the configuration demands.
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<(), StoreError>;
+
+    /// Records these closures, which must have been made in this transaction, as events with their
+    /// deliveries. Does nothing unless `events.enabled` is set and our tables are there.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn record(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
 
     /// Commits.
     ///
@@ -181,8 +196,21 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     transaction.peek(&[]).await?;
     transaction.update(&[]).await?;
     transaction.run_close_sql(&[]).await?;
+    transaction.record(&[]).await?;
     transaction.rollback().await;
     Ok(())
+}
+
+/// Refuses to close orders without recording it when that is what the configuration asks for.
+///
+/// # Errors
+/// Says that our tables are missing, or older than this program.
+pub fn tables_for(config: &Config, store: &dyn Store) -> Result<(), Misfit> {
+    let outbox = store.outbox();
+    if !config.events.enabled || outbox.is_ready() {
+        return Ok(());
+    }
+    Err(Misfit(format!("events.enabled is true, but {}", outbox.missing())))
 }
 
 /// What is wrong with a URL that the driver can't use; it names parameters and no password.
@@ -190,9 +218,11 @@ fn unusable_url(error: sqlx::Error) -> Misfit {
     Misfit(format!("database.url can't be used: {error}"))
 }
 
-/// How many connections a store may open: one for each worker, one for the sweep, one for whoever asks.
+/// How many connections a store may open: one for each worker, one for the sweep, one for whoever asks, and
+/// one for each target of events.
 fn connections(config: &Config) -> u32 {
-    u32::try_from(config.close.workers).unwrap_or(u32::MAX).saturating_add(2)
+    let targets = if config.events.enabled { config.events.targets().count() } else { 0 };
+    u32::try_from(config.close.workers + targets).unwrap_or(u32::MAX).saturating_add(2)
 }
 
 /// How long a statement may wait for a row that somebody holds, where the database can be told so

@@ -1,6 +1,7 @@
 //! `order-closer check`: what is right, and what to mend, with the command or SQL that mends it.
 
 mod database;
+mod events;
 mod redis;
 
 use serde::Serialize;

@@ -5,7 +5,7 @@ use crate::{
     cli::{Exit, Failure, Outcome, print},
     close::{Closed, Closer, Looked, Outcome as Ended, Pending},
     config::Config,
-    order::Trigger,
+    order::{OrderId, Trigger},
 };
 
 pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
@@ -24,6 +24,12 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
     let unfinished = closer.close(batch, &mut looked).await.err();
     for one in &looked {
         print(&describe(one));
+    }
+    // A dead letter that is closed is none any more. If that can't be noted now, the daemon does it.
+    let closed: Vec<OrderId> =
+        looked.iter().filter(|one| matches!(one.outcome, Ended::Closed(_))).map(|one| one.pending.id.clone()).collect();
+    if store.outbox().is_ready() && !closed.is_empty() {
+        store.outbox().forget_dead_orders(&closed).await.ok();
     }
     store.close().await;
     if let Some(unfinished) = unfinished {

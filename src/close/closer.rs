@@ -152,7 +152,6 @@ impl Closer {
 
     /// One transaction for the whole batch, retried while it conflicts with others.
     async fn close_together(&self, batch: &[Pending]) -> Result<Vec<Looked>, StoreError> {
-        let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(5))
             .with_max_delay(Duration::from_millis(100))
@@ -163,16 +162,16 @@ impl Closer {
         let judged = loop {
             let way = if self.contention.over_orders.lasts() { Way::Stepwise } else { Way::Fused };
             let turn = if self.contention.elsewhere.lasts() { Some(self.contention.turn.lock().await) } else { None };
-            let ended = lock_judge_update(self.store.as_ref(), &ids, way).await;
+            let ended = lock_judge_update(self.store.as_ref(), batch, way).await;
             drop(turn);
             match ended {
                 Err(StoreError::Conflict(reason)) if way == Way::Fused => {
-                    debug!(orders = ids.len(), reason, "conflict with another transaction; going step by step");
+                    debug!(orders = batch.len(), reason, "conflict with another transaction; going step by step");
                     self.contention.over_orders.begin();
                 }
                 Err(StoreError::Conflict(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
                     self.contention.elsewhere.begin();
-                    debug!(orders = ids.len(), reason, "conflict with another transaction; retrying");
+                    debug!(orders = batch.len(), reason, "conflict with another transaction; retrying");
                     tokio::time::sleep(pauses.next().unwrap_or_default()).await;
                 }
                 ended => break ended?,

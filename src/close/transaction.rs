@@ -1,13 +1,14 @@
 //! Lock, judge, update: the one way in which an order is ever closed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
 use crate::{
-    order::{OrderId, Row, Verdict, judge},
-    store::{Store, StoreError, Transaction},
+    close::inbox::Pending,
+    order::{OrderId, Row, Trigger, Verdict, judge},
+    store::{NewEvent, Store, StoreError, Transaction},
 };
 
 /// An order and the verdict on it; `Close` has been carried out and committed.
@@ -38,17 +39,17 @@ pub(super) enum Way {
 ///
 /// On an error nothing has changed, save that a connection lost during the commit leaves it open
 /// whether it did; asking again tells.
-pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId], way: Way) -> Result<Vec<Judged>, StoreError> {
+pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way: Way) -> Result<Vec<Judged>, StoreError> {
     // Everybody who changes several rows does so in this order.
-    let ids: BTreeSet<OrderId> = ids.iter().cloned().collect();
+    let triggers: BTreeMap<OrderId, Trigger> = batch.iter().map(|pending| (pending.id.clone(), pending.trigger)).collect();
     let mut transaction = match store.begin().await {
         Ok(transaction) => transaction,
         // Somebody has the whole database, and with it each of these orders.
-        Err(StoreError::Conflict(_)) => return Ok(ids.iter().map(Judged::locked).collect()),
+        Err(StoreError::Conflict(_)) => return Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect()),
         Err(error) => return Err(error),
     };
     let began = Instant::now();
-    let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), &ids, way).await {
+    let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), &triggers, way).await {
         Ok(judged) => judged,
         Err(error) => {
             transaction.rollback().await;
@@ -71,6 +72,7 @@ pub(super) async fn lock_judge_update(store: &dyn Store, ids: &[OrderId], way: W
         .collect())
 }
 
+type Rows = HashMap<OrderId, Row>;
 type Verdicts = BTreeMap<OrderId, Verdict>;
 
 fn is_close(verdict: &Verdict) -> bool {
@@ -80,33 +82,46 @@ fn is_close(verdict: &Verdict) -> bool {
 async fn judge_and_update(
     transaction: &mut dyn Transaction,
     unpaid: &[String],
-    ids: &BTreeSet<OrderId>,
+    triggers: &BTreeMap<OrderId, Trigger>,
     way: Way,
 ) -> Result<Verdicts, StoreError> {
+    let mut left: Vec<OrderId> = triggers.keys().cloned().collect();
+    let mut rows = Rows::new();
     let mut judged = Verdicts::new();
-    let mut left: Vec<OrderId> = ids.iter().cloned().collect();
     if way == Way::Fused {
-        for (id, row) in by_id(transaction.close_due(&left).await?)? {
-            let verdict = judge(unpaid, Some(&row));
+        rows = by_id(transaction.close_due(&left).await?)?;
+        for (id, row) in &rows {
+            let verdict = judge(unpaid, Some(row));
             if !is_close(&verdict) {
                 return Err(StoreError::Conflict(format!("order {id} was changed while it was closed, and is now {verdict:?}")));
             }
-            judged.insert(id, verdict);
+            judged.insert(id.clone(), verdict);
         }
-        left.retain(|id| !judged.contains_key(id));
+        left.retain(|id| !rows.contains_key(id));
     }
     if !left.is_empty() {
-        judged.extend(step_by_step(transaction, unpaid, &left).await?);
+        judged.extend(step_by_step(transaction, unpaid, &left, &mut rows).await?);
     }
     let closed: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
     if !closed.is_empty() {
         transaction.run_close_sql(&closed).await?;
+        let event = |id: &OrderId| {
+            let row = rows.get(id)?;
+            Some(NewEvent::new(id.clone(), row.deadline?, row.now, *triggers.get(id)?))
+        };
+        transaction.record(&closed.iter().filter_map(event).collect::<Vec<_>>()).await?;
     }
     Ok(judged)
 }
 
-async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Verdicts, StoreError> {
-    let mut rows = by_id(transaction.lock(ids).await?)?;
+/// Adds the rows that it reads to `rows`.
+async fn step_by_step(
+    transaction: &mut dyn Transaction,
+    unpaid: &[String],
+    ids: &[OrderId],
+    rows: &mut Rows,
+) -> Result<Verdicts, StoreError> {
+    rows.extend(by_id(transaction.lock(ids).await?)?);
     let unlocked: Vec<OrderId> = ids.iter().filter(|id| !rows.contains_key(id)).cloned().collect();
     if !unlocked.is_empty() {
         rows.extend(by_id(transaction.peek(&unlocked).await?)?);
@@ -125,7 +140,7 @@ async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids:
     Ok(judged)
 }
 
-fn by_id(rows: Vec<Row>) -> Result<HashMap<OrderId, Row>, StoreError> {
+fn by_id(rows: Vec<Row>) -> Result<Rows, StoreError> {
     let mut found = HashMap::with_capacity(rows.len());
     for row in rows {
         if let Some(twin) = found.insert(row.id.clone(), row) {

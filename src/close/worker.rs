@@ -6,7 +6,7 @@ use std::{
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -18,6 +18,7 @@ use crate::{
     },
     config::Retry,
     order::{OrderId, Trigger},
+    store::DeadOrder,
 };
 
 /// How soon a locked order is looked at again: well within the second that is promised.
@@ -50,6 +51,8 @@ pub struct Worker {
     pub retry: Retry,
     /// Who carries orders that are to be looked at again.
     pub later: mpsc::Sender<Later>,
+    /// Changes when orders were closed.
+    pub closed: watch::Sender<()>,
     /// What has been done.
     pub stats: Arc<Stats>,
     /// Ends the wait for an unavailable database.
@@ -97,26 +100,38 @@ impl Worker {
             info!("database available again");
         }
         self.report(&looked, started.elapsed());
-        for one in looked {
-            self.settle(one);
+        let given_up: Vec<DeadOrder> = looked.into_iter().filter_map(|one| self.settle(one)).collect();
+        if !given_up.is_empty() {
+            self.bury(&given_up).await;
         }
     }
 
     fn report(&self, looked: &[Looked], took: Duration) {
         self.stats.looked(looked);
+        if looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
+            self.closed.send_replace(());
+        }
         if tracing::enabled!(tracing::Level::DEBUG) {
             let closed = looked.iter().filter(|one| matches!(one.outcome, Outcome::Closed(_))).count();
             debug!(orders = looked.len(), closed, took_ms = millis(took), "batch done");
         }
     }
 
-    /// Says to the inbox, and to whoever carries the order on, how the look at it ended.
-    fn settle(&self, Looked { pending, outcome }: Looked) {
+    /// Says to the inbox, and to whoever carries the order on, how the look at it ended. Returns an order that is
+    /// to be given up, and stays in hand until then.
+    fn settle(&self, Looked { pending, outcome }: Looked) -> Option<DeadOrder> {
         let Pending { id, trigger, rejections } = pending;
         let ending = match outcome {
             Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound => Ending::Settled,
             Outcome::NotDue { .. } | Outcome::Locked => Ending::Forgotten,
-            Outcome::Rejected { ref reason } => self.rest(&id, rejections + 1, reason),
+            Outcome::Rejected { ref reason } => {
+                let attempts = rejections + 1;
+                let Some(pause) = self.retry.pause_after(attempts) else {
+                    return Some(DeadOrder { id, attempts, error: reason.clone() });
+                };
+                warn!(order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
+                Ending::Resting { rejections: attempts, until: Instant::now().checked_add(pause) }
+            }
         };
         self.inbox.finish(&id, ending);
         let pause = match outcome {
@@ -128,24 +143,34 @@ impl Worker {
             // If nobody has room for it, a sweep finds it when it is due.
             self.later.try_send(Later { id, trigger, at }).ok();
         }
+        None
     }
 
-    fn rest(&self, id: &OrderId, rejections: u32, reason: &str) -> Ending {
-        let pause = ExponentialBuilder::default()
-            .with_min_delay(self.retry.initial.get())
-            .with_max_delay(self.retry.max.get())
-            .with_max_times(self.retry.attempts.saturating_sub(1) as usize)
-            .with_jitter()
-            .build()
-            .nth(rejections.saturating_sub(1) as usize);
-        if let Some(pause) = pause {
-            warn!(order = %id, attempt = rejections, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
-        } else {
-            error!(
-                order = %id, attempts = rejections, reason,
-                "order can't be closed, and is left alone until a restart; mend the cause, then run `order-closer close` with its id"
-            );
+    /// Gives orders up: as dead letters, where there are tables for them, or else until a restart.
+    async fn bury(&self, orders: &[DeadOrder]) {
+        let outbox = self.closer.store().outbox();
+        let buried = outbox.is_ready() && {
+            let buried = outbox.bury(orders).await;
+            if let Err(error) = &buried {
+                warn!(orders = orders.len(), %error, "dead letters could not be written");
+            }
+            buried.is_ok()
+        };
+        for DeadOrder { id, attempts, error: reason } in orders {
+            if buried {
+                error!(
+                    order = %id, attempts, reason,
+                    "order can't be closed, and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
+                );
+                // Not forgotten: a sweep that read the table before may still bring it.
+                self.inbox.finish(id, Ending::Settled);
+            } else {
+                error!(
+                    order = %id, attempts, reason,
+                    "order can't be closed, and is left alone until a restart; mend the cause, then run `order-closer close` with its id"
+                );
+                self.inbox.finish(id, Ending::Resting { rejections: *attempts, until: None });
+            }
         }
-        Ending::Resting { rejections, until: pause.and_then(|pause| Instant::now().checked_add(pause)) }
     }
 }

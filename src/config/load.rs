@@ -1,18 +1,20 @@
 //! Reading the configuration: default < file < environment.
 
 use std::{
+    collections::HashSet,
     fmt,
     path::{Path, PathBuf},
 };
 
 use figment::{
     Figment, Metadata, Profile, Provider,
+    error::{Actual, Kind},
     providers::{Env, Format, Serialized, Toml},
     util::nest,
     value::{Dict, Map, Value},
 };
 
-use crate::config::{Config, explain::explain};
+use crate::config::{Config, Webhook, explain::explain};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
@@ -23,7 +25,7 @@ const ENV_PREFIX: &str = "ORDER_CLOSER_";
 const NOT_SETTINGS: [&str; 1] = ["config"];
 
 /// Text settings: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 11] = [
+const TEXT: [&str; 12] = [
     "redis.url",
     "redis.ca_file",
     "redis.key_prefix",
@@ -34,6 +36,7 @@ const TEXT: [&str; 11] = [
     "orders.status",
     "orders.deadline.column",
     "orders.filter",
+    "events.stream.key",
     "log.level",
 ];
 
@@ -105,7 +108,7 @@ impl Loaded {
 
     /// Checks what no single value can check for itself.
     fn validate(&self) -> Result<(), String> {
-        let Config { close, sweep, orders, redis, .. } = &self.config;
+        let Config { close, sweep, orders, redis, events, .. } = &self.config;
         let within = |key: &str, value: usize, min: usize, max: usize| {
             if (min..=max).contains(&value) {
                 return Ok(());
@@ -116,16 +119,28 @@ impl Loaded {
         within("close.workers", close.workers, 1, 64)?;
         within("close.inbox", close.inbox, close.batch_size, 10_000_000)?;
         within("close.retry.attempts", close.retry.attempts as usize, 1, 1_000)?;
+        within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
         within("sweep.page", sweep.page as usize, 10, 100_000)?;
         for (key, span) in [
             ("sweep.every", sweep.every),
             ("database.timeout", self.config.database.timeout),
             ("shutdown.timeout", self.config.shutdown.timeout),
             ("close.retry.initial", close.retry.initial),
+            ("events.keep", events.keep),
+            ("events.retry.initial", events.retry.initial),
             ("log.summary", self.config.log.summary),
         ] {
             if span.get().is_zero() {
                 return Err(self.wrong(key, "is 0s, and must be longer"));
+            }
+        }
+        self.validate_webhooks()?;
+        if let Some(stream) = &events.stream {
+            if stream.key.is_empty() {
+                return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
+            }
+            if stream.max_len == 0 {
+                return Err(self.wrong("events.stream.max_len", "is 0; the stream would hold nothing"));
             }
         }
         if redis.key_prefix.is_empty() {
@@ -136,6 +151,26 @@ impl Loaded {
         }
         if orders.set.keys().any(|column| *column == orders.status) {
             return Err(self.wrong("orders.set", &format!("sets {}, the status column, which orders.closed sets already", orders.status)));
+        }
+        Ok(())
+    }
+
+    fn validate_webhooks(&self) -> Result<(), String> {
+        let mut names = HashSet::new();
+        for Webhook { name, secrets, secret_files, timeout, concurrency, .. } in &self.config.events.webhooks {
+            let wrong = |what: &str| Err(self.wrong("events.webhooks", &format!("has an entry {name}, whose {what}")));
+            if !names.insert(name) {
+                return wrong("name another one has, too");
+            }
+            if secrets.is_empty() && secret_files.is_empty() {
+                return wrong("secrets are missing; write secrets = [\"whsec_...\"], or secret_files");
+            }
+            if !(1..=256).contains(concurrency) {
+                return wrong(&format!("concurrency is {concurrency}, and must be from 1 to 256"));
+            }
+            if timeout.get().is_zero() {
+                return wrong("timeout is 0s, and must be longer");
+            }
         }
         Ok(())
     }
@@ -187,11 +222,21 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
         .map(|error| {
             let key = error.path.join(".");
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
-            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&error.kind))
+            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&without_secret(&key, error.kind)))
         })
         .collect();
     lines.dedup();
     lines.join("\n")
+}
+
+/// What stands in the place of a secret is one, even where it should not stand.
+fn without_secret(key: &str, mut kind: Kind) -> Kind {
+    if let Kind::InvalidType(Actual::Str(text), _) | Kind::InvalidValue(Actual::Str(text), _) = &mut kind
+        && key.contains("secret")
+    {
+        *text = "***".into();
+    }
+    kind
 }
 
 fn toml_text(value: &Value) -> String {

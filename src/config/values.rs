@@ -23,6 +23,12 @@ impl Span {
     }
 }
 
+impl From<Duration> for Span {
+    fn from(time: Duration) -> Self {
+        Self(time)
+    }
+}
+
 impl std::str::FromStr for Span {
     type Err = String;
 

@@ -7,7 +7,7 @@ use std::{collections::HashMap, fmt, time::Duration};
 
 use fred::{
     clients::Client,
-    interfaces::{ClientInterface, ClientLike, ConfigInterface, EventInterface, KeysInterface, PubsubInterface},
+    interfaces::{ClientInterface, ClientLike, ConfigInterface, EventInterface, KeysInterface, PubsubInterface, StreamsInterface},
     rustls::{
         self,
         pki_types::{CertificateDer, pem::PemObject},
@@ -26,7 +26,7 @@ use crate::config::{Listen, Redis, RedisAddress};
 const EVENT_BUFFER: usize = 16_384;
 
 /// How long a connection attempt or an answer may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why Redis did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -279,6 +279,16 @@ impl Commands {
     pub async fn remove_fields(&self, key: &str, fields: Vec<String>) -> Result<()> {
         let arguments: Vec<String> = std::iter::once(key.to_owned()).chain(fields).collect();
         in_time(self.client.custom(fred::cmd!("HDEL"), arguments)).await
+    }
+
+    /// Appends an entry to a stream, and cuts it to about `max_len`.
+    ///
+    /// # Errors
+    /// Says why Redis refused; without an answer, it may have appended it.
+    pub async fn append(&self, key: &str, max_len: u64, fields: Vec<(&str, String)>) -> Result<()> {
+        let longest = i64::try_from(max_len).unwrap_or(i64::MAX);
+        let _entry: String = in_time(self.client.xadd(key, false, ("MAXLEN", "~", longest, None), "*", fields)).await?;
+        Ok(())
     }
 
     /// Cuts every subscriber's connection; returns how many there were.

@@ -137,6 +137,15 @@ pub(super) fn close_statements<S>(config: &Config, escapes: bool, make: impl Fn(
         .collect()
 }
 
+/// Where events are recorded, the columns that they carry, each with its configured name and what `find` makes of it.
+pub(super) fn included<C>(
+    config: &Config,
+    mut find: impl FnMut(&'static str, &str) -> Result<C, Misfit>,
+) -> Result<Vec<(String, C)>, Misfit> {
+    let columns = config.events.include.iter().filter(|_| config.events.enabled);
+    columns.map(|name| Ok((name.to_string(), find("events.include", name.as_str())?))).collect()
+}
+
 /// What `deadline.plus` adds, in microseconds.
 pub(super) fn plus_micros(config: &Config) -> i64 {
     config.orders.deadline.plus.map_or(0, |plus| i64::try_from(plus.get().as_micros()).unwrap_or(LATEST_DEADLINE_MICROS))

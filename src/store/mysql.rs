@@ -7,9 +7,10 @@
 mod catalogue;
 mod ids;
 mod moment;
+mod outbox;
 mod schema;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
@@ -22,7 +23,7 @@ use crate::{
     config::{Config, TimeZone},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -30,6 +31,7 @@ use crate::{
     },
 };
 use ids::{ListStatement, batches};
+use outbox::Connections;
 use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -51,6 +53,7 @@ pub(super) struct MySql {
     pool: MySqlPool,
     schema: Arc<Schema>,
     timeout: Duration,
+    outbox: Outbox,
 }
 
 impl MySql {
@@ -72,7 +75,8 @@ impl MySql {
         let mut session = Session::take(&pool, timeout, sorted).await?;
         let schema = Arc::new(Schema::read(&mut session, config).await?);
         drop(session);
-        Ok(Self { pool, schema, timeout })
+        let outbox = Outbox::new(Connections { pool: pool.clone(), timeout }, &schema.own);
+        Ok(Self { pool, schema, timeout, outbox })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -168,6 +172,10 @@ impl Store for MySql {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }
@@ -198,6 +206,21 @@ impl Open {
             changed += self.session.run(|connection| statement.execute(connection)).await?.rows_affected();
         }
         Ok(changed)
+    }
+
+    /// The columns that events carry, of these events' orders.
+    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
+        let schema = Arc::clone(&self.schema);
+        let Some(statement) = &schema.included else { return Ok(HashMap::new()) };
+        let ids: Vec<OrderId> = events.iter().map(|event| event.order.clone()).collect();
+        let mut data = HashMap::with_capacity(ids.len());
+        for batch in batches(&ids) {
+            let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
+            let select = sqlx::query_as_with::<_, (String, String), MySqlArguments>(sql, arguments);
+            let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+            data.extend(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)));
+        }
+        Ok(data)
     }
 }
 
@@ -232,6 +255,13 @@ impl Transaction for Open {
             }
         }
         Ok(())
+    }
+
+    async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
+        let schema = Arc::clone(&self.schema);
+        let Some(recorder) = &schema.recorder else { return Ok(()) };
+        let data = self.included(events).await?;
+        recorder.record(&mut self.session, events, &data).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

@@ -1,9 +1,10 @@
 //! PostgreSQL: `FOR UPDATE SKIP LOCKED`, ids as one array parameter.
 
+mod outbox;
 mod schema;
 mod zone;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
@@ -17,13 +18,14 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, Cursor, DueQuery, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
         session::Session,
     },
 };
+use outbox::Connections;
 use schema::Schema;
 use zone::SessionZone;
 
@@ -41,6 +43,7 @@ pub(super) struct Postgres {
     pool: PgPool,
     schema: Arc<Schema>,
     timeout: Duration,
+    outbox: Outbox,
 }
 
 impl Postgres {
@@ -71,7 +74,8 @@ impl Postgres {
                 "the server's time zone could not be learned, and sessions stay in UTC, also for orders.set and close.sql; set database.time_zone"
             );
         }
-        Ok(Self { pool, schema: Arc::new(schema), timeout })
+        let outbox = Outbox::new(Connections { pool: pool.clone(), timeout }, &schema.own);
+        Ok(Self { pool, schema: Arc::new(schema), timeout, outbox })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -140,6 +144,10 @@ impl Store for Postgres {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
     async fn close(&self) {
         self.pool.close().await;
     }
@@ -171,6 +179,15 @@ impl Open {
             self.session.execute(AssertSqlSafe(set).into_sql_str()).await?;
         }
         Ok(())
+    }
+
+    /// The columns that events carry, of these events' orders.
+    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
+        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
+        let ids: Vec<&str> = events.iter().map(|event| event.order.as_str()).collect();
+        let select = sqlx::query_as::<_, (String, String)>(sql).bind(ids);
+        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
     }
 }
 
@@ -207,6 +224,12 @@ impl Transaction for Open {
             }
         }
         Ok(())
+    }
+
+    async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
+        let Some(recorder) = self.schema.recorder.clone() else { return Ok(()) };
+        let data = self.included(events).await?;
+        recorder.record(&mut self.session, events, &data).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

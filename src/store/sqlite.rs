@@ -1,9 +1,11 @@
 //! SQLite: `BEGIN IMMEDIATE` locks the whole database, ids travel as one JSON parameter.
 
+mod affinity;
 mod moment;
+mod outbox;
 mod schema;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
@@ -17,13 +19,14 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, Misfit, OpenError, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, Cursor, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
         session::Session,
     },
 };
+use outbox::Connections;
 use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -43,6 +46,12 @@ pub(super) struct Sqlite {
     writing: Arc<Semaphore>,
     schema: Arc<Schema>,
     timeout: Duration,
+    outbox: Outbox,
+}
+
+/// The right to write, as soon as nobody else has it.
+async fn turn_to_write(writing: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+    Arc::clone(writing).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))
 }
 
 impl Sqlite {
@@ -71,7 +80,10 @@ impl Sqlite {
         let mut session = Session::take(&readers, timeout, sorted).await?;
         let schema = Arc::new(Schema::read(&mut session, config).await?);
         drop(session);
-        Ok(Self { readers, writer, writing: Arc::new(Semaphore::new(1)), schema, timeout })
+        let writing = Arc::new(Semaphore::new(1));
+        let connections = Connections { readers: readers.clone(), writer: writer.clone(), writing: Arc::clone(&writing), timeout };
+        let outbox = Outbox::new(connections, &schema.own);
+        Ok(Self { readers, writer, writing, schema, timeout, outbox })
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -97,7 +109,7 @@ impl Store for Sqlite {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
-        let writing = Arc::clone(&self.writing).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let writing = turn_to_write(&self.writing).await?;
         let mut session = Session::take(&self.writer, self.timeout, sorted).await?;
         session.begin("BEGIN IMMEDIATE").await?;
         Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), _writing: writing }))
@@ -139,6 +151,10 @@ impl Store for Sqlite {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
     async fn close(&self) {
         self.writer.close().await;
         self.readers.close().await;
@@ -158,6 +174,15 @@ impl Open {
         let rows: Vec<(String, Option<String>, Option<i64>)> = serde_json::from_str(&rows)
             .map_err(|error| StoreError::Rejected(format!("the rows of these orders can't be read: {error}")))?;
         Ok(rows.into_iter().map(|(id, status, deadline)| row((id, status, deadline, now), locked)).collect())
+    }
+
+    /// The columns that events carry, of these events' orders.
+    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
+        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
+        let ids: Vec<OrderId> = events.iter().map(|event| event.order.clone()).collect();
+        let select = sqlx::query_as::<_, (String, String)>(sql).bind(self.schema.json(&ids));
+        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
     }
 
     async fn change(&mut self, sql: SqlStr, ids: &[OrderId]) -> Result<u64> {
@@ -195,6 +220,13 @@ impl Transaction for Open {
             }
         }
         Ok(())
+    }
+
+    async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
+        let schema = Arc::clone(&self.schema);
+        let Some(recorder) = &schema.recorder else { return Ok(()) };
+        let data = self.included(events).await?;
+        recorder.record(&mut self.session, events, &data).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

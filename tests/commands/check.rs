@@ -2,6 +2,8 @@
 
 /// The database: mapping, indexes, rights, time zones.
 mod database;
+/// Events: their tables, and who is told.
+mod events;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
 
@@ -87,6 +89,7 @@ async fn all_is_well(kind: Kind, product: &str) {
         "time zone",
         "sample deadline",
         "closing",
+        "own tables",
         "clocks",
         "clocks",
         "clocks",

@@ -8,12 +8,16 @@ mod check;
 mod close;
 /// The effective settings, their sources, and what wrong ones lead to.
 mod config;
+/// `migrate`, `events`.
+mod events;
 /// The files that are shipped: examples parse and show the defaults, Redis starts from its own.
 mod files;
 /// What the daemon logs.
 mod logs;
 /// One pass over what is overdue.
 mod reconcile;
+/// The example shop.
+mod shop;
 /// The command line itself.
 mod usage;
 

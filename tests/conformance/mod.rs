@@ -8,6 +8,7 @@ mod deadlines;
 mod ids;
 mod misfits;
 mod names;
+mod outbox;
 mod row_counts;
 mod statuses;
 mod sweeping;
@@ -84,6 +85,19 @@ macro_rules! exam {
             transactions::waiting_for_a_lock_ends_as_a_conflict,
             transactions::a_rehearsal_leaves_nothing,
             transactions::a_rehearsal_finds_wrong_sql,
+            outbox::tables_are_created_once,
+            outbox::an_event_for_each_closure,
+            outbox::no_event_without_its_closure,
+            outbox::no_closure_without_its_event,
+            outbox::nothing_is_recorded_unless_asked_for,
+            outbox::an_included_column_must_exist,
+            outbox::events_name_orders_exactly,
+            outbox::events_are_read_in_pages_and_by_age,
+            outbox::old_events_are_pruned_once_delivered,
+            outbox::a_delivery_is_claimed_by_one_at_a_time,
+            outbox::a_claim_ends_by_itself,
+            outbox::a_failed_delivery_waits_or_dies,
+            outbox::dead_orders_are_passed_over,
             misfits::no_such_table,
             misfits::no_such_column,
             misfits::a_word_for_a_numeric_status,

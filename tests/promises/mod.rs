@@ -7,6 +7,8 @@
 mod clocks;
 /// The database away, killed in the middle of a batch, frozen.
 mod databases;
+/// What was given up, and what becomes of it.
+mod dead_letters;
 /// The daemon killed, stopped, stopped twice.
 mod ends;
 /// Notifications that get lost, come twice, or are forged.
@@ -23,10 +25,14 @@ mod races;
 mod redis;
 /// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
 mod redis_access;
+/// The Redis Stream of events.
+mod streams;
 /// Tables without an index, and deadlines in local time.
 mod tables;
 /// Several daemons and reconciles at once.
 mod together;
+/// Receivers of events that fail in every way.
+mod webhooks;
 
 use crate::support::{Daemon, Settings, shop::Outcome};
 

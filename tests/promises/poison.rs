@@ -4,7 +4,7 @@
 use super::{assert_on_time, listening, on_each_database};
 use crate::support::{Daemon, Kind, Redis, Settings, Shop, order_closer, shop::CLOSED, wait};
 
-const POISON: i64 = 150;
+pub(super) const POISON: i64 = 150;
 
 on_each_database! {
     rejected_to_the_end
@@ -14,10 +14,10 @@ on_each_database! {
 }
 
 /// A trigger that rejects one order.
-async fn poison(shop: &Shop) {
+pub(super) async fn poison(shop: &Shop) {
     let sql = match shop.database.kind {
         Kind::Postgres => format!(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'order % is under dispute', NEW.order_no; END $$;
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'order % is under dispute', NEW.order_no; END $$;
              CREATE TRIGGER refuse BEFORE UPDATE ON orders FOR EACH ROW WHEN (NEW.order_no = {POISON} AND NEW.status = {CLOSED})
              EXECUTE FUNCTION refuse()"
         ),
@@ -33,17 +33,17 @@ async fn poison(shop: &Shop) {
     shop.database.execute(&sql).await;
 }
 
-async fn cure(shop: &Shop) {
+pub(super) async fn cure(shop: &Shop) {
     let on = if shop.database.kind == Kind::Postgres { " ON orders" } else { "" };
     shop.database.execute(&format!("DROP TRIGGER refuse{on}")).await;
 }
 
-fn settings(shop: &Shop, redis: &Redis) -> Settings {
+pub(super) fn settings(shop: &Shop, redis: &Redis) -> Settings {
     shop.settings_with(redis).add("[close.retry]\nattempts = 4\ninitial = '150ms'\nmax = '1m'")
 }
 
 /// Three hundred orders due at once, and the poison in their middle.
-async fn three_hundred(shop: &Shop, redis: &Redis) {
+pub(super) async fn three_hundred(shop: &Shop, redis: &Redis) {
     shop.orders_due_in(1..=300, 1_500).await;
     shop.write_keys(redis, 0).await;
     wait::until_eq("the number of closed orders", 299, async || shop.closed().await).await;

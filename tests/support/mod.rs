@@ -19,6 +19,8 @@ pub mod ports;
 pub mod postgres;
 /// Child processes that can't outlive the tests.
 pub mod process;
+/// Whoever is told of closures.
+pub mod receiver;
 /// A Redis server and a client for it.
 pub mod redis;
 /// Configuration files for the daemon.

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::{
-    cli::check::{Examination, Finding, host_micros},
+    cli::check::{Examination, Finding, events, host_micros},
     config::Config,
     store::{self, Catalogue, IndexAdvice, OpenError, StoreError},
 };
@@ -56,6 +56,9 @@ pub(super) async fn examine(config: &Config) -> Examination {
         examination.add(finding);
     }
     examination.add(rights(store::rehearse(store.as_ref()).await));
+    for finding in events::examine(config, store.as_ref()).await {
+        examination.add(finding);
+    }
     store.close().await;
     examination
 }

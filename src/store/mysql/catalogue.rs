@@ -48,7 +48,7 @@ fn product(version: &str) -> Result<(String, bool), Misfit> {
 /// The table, as the catalogue spells it.
 #[derive(Debug)]
 pub(super) struct Table {
-    schema: String,
+    pub(super) schema: String,
     name: String,
 }
 
@@ -97,6 +97,11 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// Whether it holds bytes rather than text.
+    pub(super) fn is_binary(&self) -> bool {
+        matches!(self.base.as_str(), "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "bit")
+    }
+
     fn is_unsigned(&self) -> bool {
         self.declared.contains("unsigned")
     }

@@ -1,11 +1,14 @@
 //! The orders table as the server's catalogue describes it, and the statements made from that.
 
+use std::sync::Arc;
+
 use sqlx::{Arguments, AssertSqlSafe, MySql as Driver, SqlSafeStr, SqlStr, mysql::MySqlArguments};
 
 use super::{
-    catalogue::{Server, Table, columns, id_column, indexes, status_column, table},
+    catalogue::{Column, Server, Table, columns, id_column, indexes, status_column, table},
     ids::{IdColumn, ListStatement},
     moment::{Moment, NOW},
+    outbox::words,
 };
 use crate::{
     config::Config,
@@ -14,7 +17,10 @@ use crate::{
         Catalogue, ClockReading, OpenError, StoreError,
         catalogue::{Asked, Described, Index},
         close_sql::CloseStatement,
-        mapping::{Names, StatusLiterals, close_statements, filter_condition, further_assignments, no_such_column, plus_micros},
+        mapping::{
+            Names, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column, plus_micros, quoted,
+        },
+        outbox::{OwnTables, Recorder},
         paging::Read,
         session::Session,
         sql::Template,
@@ -37,6 +43,9 @@ pub(super) struct Schema {
     pub(super) peek: ListStatement,
     pub(super) update: ListStatement,
     pub(super) close_sql: Vec<CloseStatement<ListStatement>>,
+    pub(super) own: OwnTables,
+    pub(super) recorder: Option<Arc<Recorder>>,
+    pub(super) included: Option<ListStatement>,
     pub(super) due: Vec<Due>,
     pub(super) count_overdue: SqlStr,
     /// How often the horizon stands in a condition on the deadline.
@@ -76,14 +85,25 @@ impl Schema {
         for column in orders.set.keys() {
             find("orders.set", column.as_str())?;
         }
+        let carried = included(config, find)?;
+        let own = OwnTables::find(session, words(&table.schema)).await?;
         let names = Names::new(config, '`');
         let (status_kind, status_text) = status_column(status, &names.status)?;
         let literals = StatusLiterals::new(config, &status_kind, &status.declared)?;
         let moment = Moment::new(&deadline.base, &deadline.declared, &names.deadline, config)?;
         let (id_column, id_kind) = id_column(id)?;
         let indexes = indexes(session, &server, &table).await?;
-        let statements =
-            Statements { config, names: &names, literals: &literals, moment: &moment, id: id_column, status_text, escapes: server.escapes };
+        let not_dead = own.not_dead(&id_column.text(&format!("{}.{}", names.table, names.id)));
+        let statements = Statements {
+            config,
+            names: &names,
+            literals: &literals,
+            moment: &moment,
+            id: id_column,
+            status_text,
+            not_dead,
+            escapes: server.escapes,
+        };
         let hint = index_hint(&indexes, &id.name);
         let zone = zone(session, config).await?;
 
@@ -94,6 +114,9 @@ impl Schema {
             peek: statements.peek(&hint)?,
             update: statements.update(&hint)?,
             close_sql: close_statements(config, server.escapes, |template| ListStatement::new(template, id_column))?,
+            included: statements.included(&hint, &carried)?,
+            recorder: own.recorder(config),
+            own,
             due: literals.unpaid.iter().map(|status| statements.due(status)).collect(),
             count_overdue: statements.count_overdue(),
             horizons: parameters(&moment.within(0)),
@@ -185,6 +208,8 @@ struct Statements<'a> {
     moment: &'a Moment,
     id: IdColumn,
     status_text: String,
+    /// The condition that an order is no dead letter.
+    not_dead: String,
     escapes: bool,
 }
 
@@ -242,6 +267,24 @@ impl Statements<'_> {
         self.list(&format!("UPDATE {table}{hint} SET {assignments} WHERE {listed} AND {unpaid}{filter}"))
     }
 
+    /// In: ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered: closing may have changed
+    /// what the filter asks.
+    fn included(&self, hint: &str, columns: &[(String, &Column)]) -> Result<Option<ListStatement>, OpenError> {
+        if columns.is_empty() {
+            return Ok(None);
+        }
+        let Names { table, id, status, .. } = self.names;
+        let pair = |(name, column): &(String, &Column)| {
+            let value = quoted('`', name);
+            // Bytes have no place in JSON.
+            if column.is_binary() { format!("'{name}', LOWER(HEX({value}))") } else { format!("'{name}', {value}") }
+        };
+        let pairs: Vec<String> = columns.iter().map(pair).collect();
+        let (id_text, listed, closed) = (self.id.text(id), self.listed(), &self.literals.closed);
+        let object = format!("CAST(JSON_OBJECT({}) AS CHAR)", pairs.join(", "));
+        self.list(&format!("SELECT {id_text}, {object} FROM {table}{hint} WHERE {listed} AND {status} = {closed}")).map(Some)
+    }
+
     /// In: the horizon, the place to continue after, the page size. Out: rows in the order of deadlines. Locks nothing.
     fn due(&self, unpaid: &str) -> Due {
         let Names { table, id, deadline, .. } = self.names;
@@ -250,9 +293,10 @@ impl Statements<'_> {
         let within = self.moment.within(plus_micros(self.config));
         let page = |after: &str| {
             sql(format!(
-                "SELECT {row}, {text} FROM {table} WHERE {unpaid} AND {within}{after} AND {id} IS NOT NULL{valid}{filter} \
+                "SELECT {row}, {text} FROM {table} WHERE {unpaid} AND {within}{after} AND {id} IS NOT NULL{valid}{not_dead}{filter} \
                  ORDER BY {deadline}, {id} LIMIT ?",
                 valid = self.id.valid(id),
+                not_dead = self.not_dead,
             ))
         };
         Due { first: page(""), next: page(&format!(" AND {}", self.moment.after(id, self.id.parameter()))) }
@@ -263,7 +307,11 @@ impl Statements<'_> {
         let Names { table, id, .. } = self.names;
         let (within, unpaid, filter) =
             (self.moment.within(plus_micros(self.config)), self.has_status(&self.literals.unpaid), filter_condition(self.config));
-        sql(format!("SELECT COUNT(*) FROM {table} WHERE {unpaid} AND {within} AND {id} IS NOT NULL{}{filter}", self.id.valid(id)))
+        sql(format!(
+            "SELECT COUNT(*) FROM {table} WHERE {unpaid} AND {within} AND {id} IS NOT NULL{}{}{filter}",
+            self.id.valid(id),
+            self.not_dead
+        ))
     }
 
     /// Out: id, stored text and meaning of some deadline. Locks nothing.

@@ -1,8 +1,10 @@
 //! The orders table as PostgreSQL's catalogue describes it, and the statements made from that.
 
+use std::sync::Arc;
+
 use sqlx::{AssertSqlSafe, Postgres as Driver, SqlSafeStr, SqlStr};
 
-use super::zone::SessionZone;
+use super::{outbox::words, zone::SessionZone};
 use crate::{
     config::{Config, EpochUnit},
     order::{Charset, IdKind},
@@ -12,14 +14,15 @@ use crate::{
         close_sql::CloseStatement,
         mapping::{
             EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS, Names, StatusKind, StatusLiterals, close_statements,
-            filter_condition, further_assignments, no_such_column, plus_micros,
+            filter_condition, further_assignments, included, no_such_column, plus_micros, quoted,
         },
+        outbox::{OwnTables, Recorder},
         session::Session,
     },
 };
 
 // As floating point, since PostgreSQL 14's own extract() computes a slow numeric: exact to the microsecond until the year 2255.
-const NOW: &str = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint";
+pub(super) const NOW: &str = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint";
 
 /// The sweep's two statements for one status: the first page, and the next.
 #[derive(Debug, Clone)]
@@ -39,6 +42,9 @@ pub(super) struct Schema {
     pub(super) peek: SqlStr,
     pub(super) update: SqlStr,
     pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
+    pub(super) own: OwnTables,
+    pub(super) recorder: Option<Arc<Recorder>>,
+    pub(super) included: Option<SqlStr>,
     pub(super) due: Vec<Due>,
     pub(super) count_overdue: SqlStr,
     sample: SqlStr,
@@ -71,6 +77,7 @@ impl Schema {
         let names = Names::new(config, '"');
         let oid = table_oid(session, config, &names).await?;
         let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(config.orders.id.as_str()));
+        let own = own_tables(session, oid).await?;
         let columns = columns(session, oid).await?;
         let unicode = server_encoding(session).await? == "UTF8";
         let find = |key: &'static str, name: &str| {
@@ -84,6 +91,7 @@ impl Schema {
         for column in orders.set.keys() {
             find("orders.set", column.as_str())?;
         }
+        let carried = included(config, find)?;
         let literals = StatusLiterals::new(config, &status_kind(status)?, &status.declared)?;
         let moment = Moment::new(deadline, &names.deadline, config)?;
         if let (Moment::Local { .. }, SessionZone::Unknown(reason)) = (&moment, zone) {
@@ -100,6 +108,7 @@ impl Schema {
         // A bare name in ORDER BY means the output column, which is the text of the column of that name.
         let [by_id, by_deadline] = [&names.id, &names.deadline].map(|column| format!("{table}.{column}"));
         let filter = filter_condition(config);
+        let not_dead = own.not_dead(&format!("{table}.{id_name}::text"));
         let unpaid_list = literals.unpaid_list();
         let deadline_micros = moment.micros(plus_micros(config));
         let row = format!("{id_name}::text, {status_name}::text, {deadline_micros}, {NOW}");
@@ -114,7 +123,7 @@ impl Schema {
                     // In: $1 horizon, $2 page size, $3 and $4 the place to continue after. Out: rows in the
                     // order of deadlines. Locks nothing.
                     sql(format!(
-                        "SELECT {row}, {deadline}::text FROM {table} WHERE {status_name} = {status} AND {within} AND {id_name} IS NOT NULL{after}{filter} \
+                        "SELECT {row}, {deadline}::text FROM {table} WHERE {status_name} = {status} AND {within} AND {id_name} IS NOT NULL{after}{not_dead}{filter} \
                          ORDER BY {by_deadline}, {by_id} LIMIT $2",
                         deadline = names.deadline,
                         within = within("$1"),
@@ -148,9 +157,22 @@ impl Schema {
             // tables in which an id is not unique.
             update: sql(format!("UPDATE {table} {set} WHERE {listed} AND {status_name} IN ({unpaid_list}){filter}")),
             close_sql: close_statements(config, false, |template| sql(template.render(&ids)))?,
+            // In: $1 ids, of closed orders. Out: id and what events carry. Not filtered: closing may have changed what the
+            // filter asks.
+            included: (!carried.is_empty()).then(|| {
+                let pairs: Vec<String> = carried.iter().map(|(name, _)| format!("'{name}', {}", quoted('"', name))).collect();
+                sql(format!(
+                    "SELECT {id_name}::text, json_build_object({})::text FROM {table} \
+                     WHERE {listed} AND {status_name} = {closed}",
+                    pairs.join(", "),
+                    closed = literals.closed,
+                ))
+            }),
+            recorder: own.recorder(config),
+            own,
             due,
             count_overdue: sql(format!(
-                "SELECT count(*) FROM {table} WHERE {status_name} IN ({unpaid_list}) AND {} AND {id_name} IS NOT NULL{filter}",
+                "SELECT count(*) FROM {table} WHERE {status_name} IN ({unpaid_list}) AND {} AND {id_name} IS NOT NULL{not_dead}{filter}",
                 within("$1")
             )),
             // Out: id, stored text and meaning of the latest deadline among a few rows.
@@ -277,6 +299,16 @@ async fn table_oid(session: &mut Session<Driver>, config: &Config, names: &Names
         "orders.table is {table}, but this database has no such table on its search_path{hint} (names are taken as written, not folded)"
     ))
     .into())
+}
+
+/// Our own tables, in the schema of the orders table.
+async fn own_tables(session: &mut Session<Driver>, oid: i64) -> Result<OwnTables, OpenError> {
+    let select = sqlx::query_scalar::<_, String>(
+        "SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
+    )
+    .bind(oid);
+    let schema = session.run(|connection| select.fetch_one(connection)).await?;
+    OwnTables::find(session, words(&schema)).await
 }
 
 async fn columns(session: &mut Session<Driver>, oid: i64) -> Result<Vec<Column>, StoreError> {

@@ -1,8 +1,14 @@
 //! The orders table as SQLite's catalogue describes it, and the statements made from that.
 
+use std::sync::Arc;
+
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, Sqlite as Driver};
 
-use super::moment::{Moment, NOW};
+use super::{
+    affinity::Affinity,
+    moment::{Moment, NOW},
+    outbox::words,
+};
 use crate::{
     config::{Config, Status},
     order::{Charset, IdKind, OrderId},
@@ -11,8 +17,10 @@ use crate::{
         catalogue::{Asked, Described, Index},
         close_sql::CloseStatement,
         mapping::{
-            Names, StatusKind, StatusLiterals, close_statements, filter_condition, further_assignments, no_such_column, plus_micros,
+            Names, StatusKind, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column,
+            plus_micros, quoted,
         },
+        outbox::{OwnTables, Recorder},
         session::Session,
     },
 };
@@ -35,6 +43,9 @@ pub(super) struct Schema {
     pub(super) read: SqlStr,
     pub(super) update: SqlStr,
     pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
+    pub(super) own: OwnTables,
+    pub(super) recorder: Option<Arc<Recorder>>,
+    pub(super) included: Option<SqlStr>,
     /// One for each unpaid status and each way of writing a time.
     pub(super) due: Vec<Due>,
     /// To be added up.
@@ -55,30 +66,6 @@ struct Column {
     declared: String,
     /// Its place in the primary key, from 1.
     key_part: i64,
-}
-
-/// What SQLite makes of a declared type: <https://www.sqlite.org/datatype3.html#determination_of_column_affinity>.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Affinity {
-    Integer,
-    Text,
-    Blob,
-    Real,
-    Numeric,
-}
-
-impl Affinity {
-    fn of(declared: &str) -> Self {
-        let declared = declared.to_ascii_uppercase();
-        let has = |parts: &[&str]| parts.iter().any(|part| declared.contains(part));
-        match () {
-            () if has(&["INT"]) => Self::Integer,
-            () if has(&["CHAR", "CLOB", "TEXT"]) => Self::Text,
-            () if has(&["BLOB"]) || declared.is_empty() => Self::Blob,
-            () if has(&["REAL", "FLOA", "DOUB"]) => Self::Real,
-            () => Self::Numeric,
-        }
-    }
 }
 
 fn sql(text: String) -> SqlStr {
@@ -105,16 +92,22 @@ impl Schema {
         for column in orders.set.keys() {
             find("orders.set", column.as_str())?;
         }
+        let carried = included(config, find)?;
+        let own = OwnTables::find(session, words(&schema)).await?;
         let literals = StatusLiterals::new(config, &status_kind(status, config), &shown(status))?;
         let names = Names::new(config, '"');
         let moment = Moment::new(&shown(deadline), &names.deadline, config)?;
         let id_kind = id_kind(id)?;
-        let statements = Statements { config, names: &names, literals: &literals, moment: &moment, id: &id_kind };
+        let not_dead = own.not_dead(&format!("CAST({}.{} AS TEXT)", names.table, names.id));
+        let statements = Statements { config, names: &names, literals: &literals, moment: &moment, id: &id_kind, not_dead };
 
         Ok(Self {
             read: statements.read(),
             update: statements.update(),
             close_sql: close_statements(config, false, |template| sql(template.render(IDS)))?,
+            included: statements.included(&carried.into_iter().map(|(name, _)| name).collect::<Vec<_>>()),
+            recorder: own.recorder(config),
+            own,
             due: statements.due(),
             count_overdue: statements.count_overdue(),
             sample: statements.sample(),
@@ -181,6 +174,8 @@ struct Statements<'a> {
     literals: &'a StatusLiterals,
     moment: &'a Moment,
     id: &'a IdKind,
+    /// The condition that an order is no dead letter.
+    not_dead: String,
 }
 
 impl Statements<'_> {
@@ -231,6 +226,26 @@ impl Statements<'_> {
         ))
     }
 
+    /// In: ?1 ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered: closing may have changed
+    /// what the filter asks.
+    fn included(&self, columns: &[String]) -> Option<SqlStr> {
+        let Names { table, id, status, .. } = self.names;
+        let pair = |name: &String| {
+            let column = quoted('"', name);
+            // A blob has no place in JSON.
+            format!("'{name}', CASE typeof({column}) WHEN 'blob' THEN lower(hex({column})) ELSE {column} END")
+        };
+        let pairs: Vec<String> = columns.iter().map(pair).collect();
+        (!columns.is_empty()).then(|| {
+            sql(format!(
+                "SELECT CAST({id} AS TEXT), json_object({}) FROM {table} WHERE {listed} AND +{status} = {closed}",
+                pairs.join(", "),
+                listed = self.listed(),
+                closed = self.literals.closed,
+            ))
+        })
+    }
+
     /// In: ?1 horizon, ?2 page size, ?3 and ?4 the place to continue after. Out: rows in the order of
     /// deadlines. Locks nothing.
     fn due(&self) -> Vec<Due> {
@@ -238,6 +253,7 @@ impl Statements<'_> {
         let micros = self.moment.micros(plus_micros(self.config));
         let row = format!("CAST({id} AS TEXT), CAST({status} AS TEXT), {micros}, {NOW}");
         let (text, valid, filter) = (self.moment.text(), self.valid(), filter_condition(self.config));
+        let not_dead = &self.not_dead;
         let (id, id_parameter) = match self.id {
             IdKind::Integer { .. } => (id.clone(), "CAST(?4 AS INTEGER)"),
             // To the column's own collation two orders may be one, and a page would end between them.
@@ -249,7 +265,7 @@ impl Statements<'_> {
         let (first, next) = (self.moment.within(plus, None), self.moment.within(plus, Some(cursor)));
         let page = |unpaid: &str, within: &str, after: &str| {
             sql(format!(
-                "SELECT {row}, {text} FROM {table} WHERE {status} = {unpaid} AND {within}{after} AND {valid}{filter} \
+                "SELECT {row}, {text} FROM {table} WHERE {status} = {unpaid} AND {within}{after} AND {valid}{not_dead}{filter} \
                  ORDER BY {deadline}, {id} LIMIT ?2"
             ))
         };
@@ -266,10 +282,13 @@ impl Statements<'_> {
     fn count_overdue(&self) -> Vec<SqlStr> {
         let Names { table, status, .. } = self.names;
         let (unpaid, valid, filter) = (self.literals.unpaid_list(), self.valid(), filter_condition(self.config));
+        let not_dead = &self.not_dead;
         let within = self.moment.within(plus_micros(self.config), None);
         within
             .iter()
-            .map(|within| sql(format!("SELECT count(*) FROM {table} WHERE {status} IN ({unpaid}) AND {within} AND {valid}{filter}")))
+            .map(|within| {
+                sql(format!("SELECT count(*) FROM {table} WHERE {status} IN ({unpaid}) AND {within} AND {valid}{not_dead}{filter}"))
+            })
             .collect()
     }
 
@@ -358,25 +377,5 @@ fn id_kind(column: &Column) -> Result<IdKind, Misfit> {
             column.name,
             shown(column)
         ))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn affinities_follow_sqlites_rules() {
-        for (declared, affinity) in [
-            ("BIGINT UNSIGNED", Affinity::Integer),
-            ("CHARINT", Affinity::Integer),
-            ("varchar(64)", Affinity::Text),
-            ("", Affinity::Blob),
-            ("double", Affinity::Real),
-            ("DATETIME", Affinity::Numeric),
-            ("STRING", Affinity::Numeric),
-        ] {
-            assert_eq!(Affinity::of(declared), affinity, "{declared}");
-        }
     }
 }

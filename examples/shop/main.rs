@@ -1,0 +1,140 @@
+//! An order service beside order-closer: it takes orders, is paid for them, and lets go of them.
+//!
+//! Orders are in one database; what they reserve is in another, the warehouse's, which no transaction of the first can
+//! reach. So the warehouse is told of closures by the webhook, and releases what an order had reserved: once, however
+//! often it is told. How to run it: `examples/shop/README.md`.
+
+mod orders;
+mod warehouse;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use orders::{Cancelled, Orders, Paid};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+use warehouse::Warehouse;
+
+struct Shop {
+    orders: Orders,
+    warehouse: Warehouse,
+    webhook: Webhook,
+}
+
+/// What goes wrong without anybody's fault is a 500 whose reason is in the log.
+struct Failure(orders::Error);
+
+impl From<orders::Error> for Failure {
+    fn from(error: orders::Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        eprintln!("shop: {}", self.0);
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    }
+}
+
+type Answer = Result<Response, Failure>;
+
+fn setting(name: &str, default: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| default.into())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), orders::Error> {
+    let shop = Shop {
+        orders: Orders::open("shop.db", &setting("SHOP_REDIS", "redis://127.0.0.1:6379"), setting("SHOP_PAY_WITHIN_MS", "30000").parse()?)
+            .await?,
+        warehouse: Warehouse::open("warehouse.db").await?,
+        webhook: Webhook::new(&setting("SHOP_SECRET", "whsec_c2hvcC1hbmQtb3JkZXItY2xvc2VyLWRlbW8="))?,
+    };
+    let router = Router::new()
+        .route("/stock/{sku}", get(stock))
+        .route("/orders", post(place))
+        .route("/orders/{order_no}", get(order))
+        .route("/orders/{order_no}/pay", post(pay))
+        .route("/orders/{order_no}/cancel", post(cancel))
+        .route("/hooks/order-closed", post(order_closed))
+        .with_state(Arc::new(shop));
+    let listener = tokio::net::TcpListener::bind(setting("SHOP_LISTEN", "127.0.0.1:8080")).await?;
+    eprintln!("shop: listening on {}", listener.local_addr()?);
+    axum::serve(listener, router).await?;
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Wish {
+    sku: String,
+    quantity: i64,
+}
+
+async fn stock(State(shop): State<Arc<Shop>>, Path(sku): Path<String>) -> Answer {
+    Ok(Json(json!({ "sku": sku, "available": shop.warehouse.available(&sku).await? })).into_response())
+}
+
+async fn place(State(shop): State<Arc<Shop>>, Json(Wish { sku, quantity }): Json<Wish>) -> Answer {
+    if quantity < 1 {
+        return Ok((StatusCode::UNPROCESSABLE_ENTITY, "quantity must be positive").into_response());
+    }
+    // The order first: should the shop die before it has reserved anything, the order closes, and nothing is left over.
+    let (order_no, expires_at) = shop.orders.place(&sku, quantity).await?;
+    if !shop.warehouse.reserve(order_no, &sku, quantity).await? {
+        shop.orders.cancel(order_no).await?;
+        return Ok((StatusCode::CONFLICT, "sold out").into_response());
+    }
+    Ok((StatusCode::CREATED, Json(json!({ "order_no": order_no, "expires_at": expires_at }))).into_response())
+}
+
+async fn order(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
+    Ok(match shop.orders.status(order_no).await? {
+        Some(status) => Json(json!({ "order_no": order_no, "status": status })).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    })
+}
+
+/// A payment provider calls this, perhaps twice, perhaps too late.
+async fn pay(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
+    Ok(match shop.orders.pay(order_no).await? {
+        Paid::Yes => Json(json!({ "paid": true })).into_response(),
+        // The money has come, and the goods are gone: a real shop would order the refund here.
+        Paid::TooLate(status) => (StatusCode::CONFLICT, Json(json!({ "paid": false, "refund": true, "status": status }))).into_response(),
+        Paid::NoSuchOrder => StatusCode::NOT_FOUND.into_response(),
+    })
+}
+
+async fn cancel(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
+    Ok(match shop.orders.cancel(order_no).await? {
+        Cancelled::Yes => {
+            shop.warehouse.release(order_no).await?;
+            Json(json!({ "cancelled": true })).into_response()
+        }
+        Cancelled::TooLate(status) => (StatusCode::CONFLICT, Json(json!({ "cancelled": false, "status": status }))).into_response(),
+        Cancelled::NoSuchOrder => StatusCode::NOT_FOUND.into_response(),
+    })
+}
+
+/// order-closer calls this, at least once for each closure.
+async fn order_closed(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) -> Answer {
+    if shop.webhook.verify(&body, &headers).is_err() {
+        return Ok(StatusCode::UNAUTHORIZED.into_response());
+    }
+    let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let order_no = event["data"]["order_id"].as_str().and_then(|id| id.parse().ok());
+    let (Some(id), Some(order_no)) = (event["id"].as_str(), order_no) else {
+        return Ok(StatusCode::BAD_REQUEST.into_response());
+    };
+    shop.warehouse.order_closed(id, order_no).await?;
+    // Anything but a 2xx, and it would come again.
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,108 @@
+//! Orders, each with its deadline in the row and in the key.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fred::{
+    clients::Client,
+    interfaces::{ClientLike, KeysInterface},
+    types::{Builder, Expiration, config::Config},
+};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
+
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) struct Orders {
+    pool: SqlitePool,
+    redis: Client,
+    pay_within_ms: i64,
+}
+
+/// What became of a payment.
+pub(crate) enum Paid {
+    /// By this call or one before.
+    Yes,
+    /// The order has this other status.
+    TooLate(String),
+    NoSuchOrder,
+}
+
+pub(crate) enum Cancelled {
+    Yes,
+    TooLate(String),
+    NoSuchOrder,
+}
+
+fn key(order_no: i64) -> String {
+    format!("order_{order_no}")
+}
+
+impl Orders {
+    pub(crate) async fn open(file: &str, redis: &str, pay_within_ms: i64) -> Result<Self> {
+        let options = SqliteConnectOptions::new().filename(file).create_if_missing(true).journal_mode(SqliteJournalMode::Wal);
+        let pool = SqlitePool::connect_with(options).await?;
+        sqlx::raw_sql(
+            "CREATE TABLE IF NOT EXISTS orders (order_no INTEGER PRIMARY KEY AUTOINCREMENT, sku TEXT NOT NULL, quantity INTEGER NOT NULL,
+                 status TEXT NOT NULL, expires_at INTEGER NOT NULL);
+             CREATE INDEX IF NOT EXISTS orders_due ON orders (status, expires_at, order_no)",
+        )
+        .execute(&pool)
+        .await?;
+        let redis = Builder::from_config(Config::from_url(redis)?).build()?;
+        redis.init().await?;
+        Ok(Self { pool, redis, pay_within_ms })
+    }
+
+    /// The row first; then the key, with the same deadline. Without a key, order-closer finds the row.
+    /// Returns the order's number and its deadline in milliseconds since 1970.
+    pub(crate) async fn place(&self, sku: &str, quantity: i64) -> Result<(i64, i64)> {
+        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?;
+        let expires_at = now + self.pay_within_ms;
+        let insert = sqlx::query("INSERT INTO orders (sku, quantity, status, expires_at) VALUES (?, ?, 'pending', ?)");
+        let order_no = insert.bind(sku).bind(quantity).bind(expires_at).execute(&self.pool).await?.last_insert_rowid();
+        let written: std::result::Result<(), _> = self.redis.set(key(order_no), "", Some(Expiration::PXAT(expires_at)), None, false).await;
+        if let Err(error) = written {
+            eprintln!("shop: no key for order {order_no}: {error}");
+        }
+        Ok((order_no, expires_at))
+    }
+
+    pub(crate) async fn status(&self, order_no: i64) -> Result<Option<String>> {
+        Ok(sqlx::query_scalar("SELECT status FROM orders WHERE order_no = ?").bind(order_no).fetch_optional(&self.pool).await?)
+    }
+
+    /// Whether this call changed the status of a pending order.
+    async fn settle(&self, order_no: i64, status: &str) -> Result<bool> {
+        let update = sqlx::query("UPDATE orders SET status = ? WHERE order_no = ? AND status = 'pending'").bind(status).bind(order_no);
+        let settled = update.execute(&self.pool).await?.rows_affected() == 1;
+        if settled {
+            // Left to expire, it would cost a look and close nothing.
+            let _deleted: std::result::Result<i64, _> = self.redis.del(key(order_no)).await;
+        }
+        Ok(settled)
+    }
+
+    pub(crate) async fn pay(&self, order_no: i64) -> Result<Paid> {
+        if self.settle(order_no, "paid").await? {
+            return Ok(Paid::Yes);
+        }
+        Ok(match self.status(order_no).await? {
+            Some(status) if status == "paid" => Paid::Yes,
+            Some(status) => Paid::TooLate(status),
+            None => Paid::NoSuchOrder,
+        })
+    }
+
+    pub(crate) async fn cancel(&self, order_no: i64) -> Result<Cancelled> {
+        if self.settle(order_no, "cancelled").await? {
+            return Ok(Cancelled::Yes);
+        }
+        Ok(match self.status(order_no).await? {
+            // What it had reserved is released once more, in case the first call came no further.
+            Some(status) if status == "cancelled" => Cancelled::Yes,
+            Some(status) => Cancelled::TooLate(status),
+            None => Cancelled::NoSuchOrder,
+        })
+    }
+}

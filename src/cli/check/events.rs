@@ -1,0 +1,66 @@
+//! What `check` examines of events: our own tables, and the targets as far as that goes without telling them anything.
+
+use crate::{
+    cli::check::Finding,
+    config::{Config, Stream, Webhook},
+    events::Endpoint,
+    store::{Backlog, Store},
+};
+
+const TABLES: &str = "own tables";
+
+pub(super) async fn examine(config: &Config, store: &dyn Store) -> Vec<Finding> {
+    let outbox = store.outbox();
+    if !outbox.is_ready() {
+        return vec![if config.events.enabled {
+            Finding::fail(TABLES, outbox.missing(), "order-closer migrate")
+        } else {
+            Finding::ok(TABLES, "none that this program could use; events and dead letters need them (order-closer migrate)")
+        }];
+    }
+    let mut findings = vec![Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))];
+    if !config.events.enabled {
+        return findings;
+    }
+    match outbox.backlog().await {
+        Ok(backlog) => findings.extend(targets(config, &backlog)),
+        Err(error) => {
+            findings.push(Finding::fail(TABLES, error.to_string(), "grant SELECT, INSERT, UPDATE and DELETE on the tables order_closer_*"));
+        }
+    }
+    findings
+}
+
+fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
+    let events = &config.events;
+    let mut findings: Vec<Finding> = events.webhooks.iter().map(|webhook| self::webhook(webhook, backlog)).collect();
+    if let Some(Stream { key, .. }) = &events.stream {
+        findings.push(Finding::ok("stream", format!("{key}{}", waiting(Stream::name(), backlog))));
+    }
+    let known: Vec<&str> = events.targets().collect();
+    for Backlog { target, .. } in backlog.iter().filter(|backlog| !known.contains(&backlog.target.as_str())) {
+        findings.push(Finding::warn(
+            "targets",
+            format!("{target} is not in the configuration{}", waiting(target, backlog)),
+            format!("put it back under [events], or give up what waits: DELETE FROM order_closer_deliveries WHERE target = '{target}';"),
+        ));
+    }
+    findings
+}
+
+fn webhook(webhook: &Webhook, backlog: &[Backlog]) -> Finding {
+    const NAME: &str = "webhook";
+    let found = format!("{}: {}{}", webhook.name, webhook.url, waiting(webhook.name.as_str(), backlog));
+    if let Err(reason) = Endpoint::new(webhook) {
+        return Finding::fail(NAME, reason, format!("mend events.webhooks, {}", webhook.name));
+    }
+    if webhook.url.is_readable() {
+        return Finding::warn(NAME, format!("{found}; what is sent there can be read on its way"), "use https://");
+    }
+    Finding::ok(NAME, found)
+}
+
+fn waiting(target: &str, backlog: &[Backlog]) -> String {
+    let of = backlog.iter().find(|backlog| backlog.target == target);
+    of.map_or_else(String::new, |Backlog { waiting, dead, .. }| format!(", {waiting} waiting, {dead} dead letters"))
+}

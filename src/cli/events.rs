@@ -1,0 +1,73 @@
+//! `order-closer events`: the audit log.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{
+    cli::{Exit, Failure, Outcome, print},
+    config::{Config, Span},
+    events::Closure,
+    store::{self, Event, EventQuery, Outbox, Store},
+};
+
+/// How many events are read at a time.
+const PAGE: u32 = 1_000;
+
+/// How far back events are shown when nothing else is asked for.
+const RECENT: Duration = Duration::from_hours(24);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Only those of this order.
+    #[arg(long, value_name = "ID")]
+    order: Option<String>,
+    /// Only those no older than this, such as 1h [default: 1d, or everything with --order].
+    #[arg(long, value_name = "TIME")]
+    since: Option<Span>,
+    /// Print one JSON object on each line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Our own tables, which a command needs.
+pub(super) fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
+    let outbox = store.outbox();
+    if outbox.is_ready() { Ok(outbox) } else { Err(Failure::new(Exit::Configuration, outbox.missing())) }
+}
+
+pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
+    let store = store::open(config).await?;
+    let outbox = tables(store.as_ref())?;
+    let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));
+    let mut query = EventQuery { order: arguments.order, since, limit: PAGE, ..EventQuery::default() };
+    loop {
+        let page = outbox.events(&query).await?;
+        for event in &page {
+            print(&if arguments.json { json_line(event)? } else { line(event) });
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE as usize => query.after = Some(last.id),
+            _ => break,
+        }
+    }
+    store.close().await;
+    Ok(Exit::Done)
+}
+
+fn line(event: &Event) -> String {
+    let Closure { order_id, closed_at, lateness_ms, trigger, instance, order, .. } = Closure::from(event);
+    format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
+}
+
+/// An event as one JSON object.
+pub(super) fn json_line(event: &Event) -> Result<String, Failure> {
+    #[derive(Serialize)]
+    struct Line<'e> {
+        id: String,
+        #[serde(flatten)]
+        closure: Closure<'e>,
+    }
+    let line = Line { id: event.id.to_string(), closure: Closure::from(event) };
+    serde_json::to_string(&line).map_err(|error| Failure::new(Exit::Software, error.to_string()))
+}

@@ -1,0 +1,19 @@
+//! `order-closer migrate`: our own tables.
+
+use crate::{
+    cli::{Exit, Outcome, print},
+    config::Config,
+    store::{self, Migrated},
+};
+
+pub(super) async fn run(config: &Config) -> Outcome {
+    let store = store::open(config).await?;
+    let Migrated { from, to } = store.outbox().migrate().await?;
+    store.close().await;
+    print(&match from {
+        0 => format!("the tables order_closer_* are created, version {to}"),
+        _ if from < to => format!("the tables order_closer_* are upgraded from version {from} to {to}"),
+        _ => format!("the tables order_closer_* are up to date, version {to}"),
+    });
+    Ok(Exit::Done)
+}

@@ -1,0 +1,203 @@
+//! The relay: takes deliveries of one target from the outbox, again and again, at least once each.
+//!
+//! Each target has a relay of its own, so none can hold up another, and none closures. Instances share the work by
+//! claims: a delivery is claimed only when it begins at once, and for no longer than it can take, so what a crashed
+//! relay had in hand is soon another's. A target that fails again and again is asked less often, one event at a
+//! time, and by its first success is trusted again.
+
+use std::{
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+use uuid::Uuid;
+
+use super::{Answer, Target, health::Health};
+use crate::{
+    config::Retry,
+    store::{Claimed, Failed, Store, StoreError, instance},
+};
+
+/// How often, at most and at least, the outbox is looked into when nobody says that something was closed: for what
+/// others closed, and for what is to be tried again.
+const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// How much longer than a delivery can take its claim holds: the time to note what came of it.
+const NOTING: Duration = Duration::from_secs(10);
+
+/// Delivers one target's events.
+#[derive(Debug)]
+pub struct Relay {
+    /// Where events are.
+    pub store: Arc<dyn Store>,
+    /// Who is told.
+    pub target: Arc<dyn Target>,
+    /// When a delivery that failed is tried again.
+    pub retry: Retry,
+    /// Changes when orders were closed.
+    pub closed: watch::Receiver<()>,
+    /// When to stop.
+    pub stop: CancellationToken,
+    /// How long deliveries in flight may take then. What is cut off is delivered again.
+    pub grace: Duration,
+}
+
+/// A delivery that has ended.
+type Landed = (Claimed, Answer);
+
+/// What a relay has in hand.
+struct Hand {
+    flying: FuturesUnordered<BoxFuture<'static, Landed>>,
+    /// Delivered, or failed, and to be noted in the outbox.
+    delivered: Vec<Uuid>,
+    failed: Vec<Failed>,
+    health: Health,
+    /// Whether there may be more to claim.
+    more: bool,
+}
+
+impl Relay {
+    /// Relays until it is told to stop.
+    pub async fn run(mut self) {
+        let health = Health::new(&self.retry);
+        let mut hand = Hand { flying: FuturesUnordered::new(), delivered: Vec::new(), failed: Vec::new(), health, more: true };
+        let poll = self.retry.initial.get().clamp(POLL.0, POLL.1);
+        let mut away = false;
+        while !self.stop.is_cancelled() && !hand.health.is_gone() {
+            let worked = self.work(&mut hand).await;
+            let again = worked.is_ok() && self.room(&hand) > 0;
+            self.report(worked, &mut away);
+            if again {
+                continue;
+            }
+            tokio::select! {
+                Some(landed) = hand.flying.next() => {
+                    self.land(landed, &mut hand);
+                    while let Some(Some(landed)) = hand.flying.next().now_or_never() {
+                        self.land(landed, &mut hand);
+                    }
+                }
+                () = woken(&mut self.closed, poll) => hand.more = true,
+                () = self.stop.cancelled() => {}
+            }
+        }
+        self.end(hand).await;
+    }
+
+    /// Notes what came of deliveries, then begins new ones as far as there is room.
+    async fn work(&self, hand: &mut Hand) -> Result<(), StoreError> {
+        self.note(hand).await?;
+        let room = self.room(hand);
+        if room == 0 {
+            return Ok(());
+        }
+        let limit = u32::try_from(room).unwrap_or(u32::MAX);
+        let claimed = self.store.outbox().claim(self.target.name(), &instance(), self.target.timeout() + NOTING, limit).await?;
+        hand.more = claimed.len() == room;
+        for claimed in claimed {
+            let target = Arc::clone(&self.target);
+            hand.flying.push(Box::pin(async move {
+                let answer = target.deliver(&claimed.event).await;
+                (claimed, answer)
+            }));
+        }
+        Ok(())
+    }
+
+    /// How many deliveries may be claimed now.
+    fn room(&self, hand: &Hand) -> usize {
+        if hand.more { hand.health.room(self.target.concurrency(), hand.flying.len()) } else { 0 }
+    }
+
+    fn land(&self, (claimed, answer): Landed, hand: &mut Hand) {
+        let (event, order) = (claimed.event.id, claimed.event.order_id.as_str());
+        let target = self.target.name();
+        match answer {
+            Answer::Delivered => {
+                if hand.health.succeeded() {
+                    info!(to = target, "the target takes events again");
+                }
+                hand.delivered.push(event);
+            }
+            Answer::Failed { reason, rest } => {
+                let pause = self.retry.pause_after(claimed.attempt).map(|pause| pause.max(rest.unwrap_or_default()));
+                if let Some(pause) = pause {
+                    let retry_in_s = pause.as_secs_f64();
+                    debug!(to = target, %event, order, attempt = claimed.attempt, retry_in_s, reason, "delivery failed; will retry");
+                } else {
+                    error!(
+                        to = target, %event, order, attempts = claimed.attempt, reason,
+                        "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
+                    );
+                }
+                if hand.health.failed(Instant::now(), rest) {
+                    warn!(to = target, reason, "the target fails; asking it less often");
+                }
+                hand.failed.push(claimed.failed(reason, pause));
+            }
+            Answer::Gone { reason } => {
+                if hand.health.gone() {
+                    error!(to = target, reason, "the target wants no more events; they wait until order-closer is restarted");
+                }
+                hand.failed.push(claimed.failed(reason, Some(Duration::ZERO)));
+            }
+        }
+    }
+
+    /// Writes down what came of deliveries; keeps it for the next time if that fails.
+    async fn note(&self, hand: &mut Hand) -> Result<(), StoreError> {
+        let Hand { delivered, failed, .. } = hand;
+        if delivered.is_empty() && failed.is_empty() {
+            return Ok(());
+        }
+        self.store.outbox().settle(self.target.name(), delivered, failed).await?;
+        debug!(to = self.target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");
+        delivered.clear();
+        failed.clear();
+        Ok(())
+    }
+
+    fn report(&self, worked: Result<(), StoreError>, away: &mut bool) {
+        match worked {
+            Ok(()) if std::mem::take(away) => info!(to = self.target.name(), "relaying again"),
+            Ok(()) => {}
+            Err(StoreError::Conflict(reason)) => debug!(to = self.target.name(), reason, "the outbox is busy; trying again"),
+            Err(error) => {
+                if !std::mem::replace(away, true) {
+                    warn!(to = self.target.name(), %error, "the outbox can't be used; trying again");
+                }
+            }
+        }
+    }
+
+    /// Lets deliveries in flight end, and waits for the stop, if it was the target that ended it.
+    async fn end(self, mut hand: Hand) {
+        let landing = async {
+            while let Some(landed) = hand.flying.next().await {
+                self.land(landed, &mut hand);
+            }
+        };
+        // What is cut off is due again when its claim has run out.
+        tokio::time::timeout(self.grace, landing).await.ok();
+        if let Err(error) = self.note(&mut hand).await {
+            warn!(to = self.target.name(), %error, "deliveries could not be noted; they will be repeated");
+        }
+        self.stop.cancelled().await;
+    }
+}
+
+/// Waits for something to be closed, or for the next look.
+async fn woken(closed: &mut watch::Receiver<()>, poll: Duration) {
+    let closing = async {
+        if closed.changed().await.is_err() {
+            // Nobody closes any more; the stop comes next.
+            pending::<()>().await;
+        }
+    };
+    tokio::time::timeout(poll, closing).await.ok();
+}

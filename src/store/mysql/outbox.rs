@@ -1,0 +1,58 @@
+//! Our own tables in MySQL and MariaDB: beside the orders table, in its database.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::{MySql as Driver, MySqlPool};
+
+use super::{moment::NOW, sorted};
+use crate::store::{
+    StoreError,
+    outbox::{Backend, Link, Open, Parameters, Words, Work},
+    session::Session,
+};
+
+/// Connections from the store's pool.
+#[derive(Debug)]
+pub(super) struct Connections {
+    pub(super) pool: MySqlPool,
+    pub(super) timeout: Duration,
+}
+
+#[async_trait]
+impl Backend for Connections {
+    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
+        Ok(Box::new(Session::<Driver>::take(&self.pool, self.timeout, sorted).await?))
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
+        let mut session = Session::<Driver>::take(&self.pool, self.timeout, sorted).await?;
+        session.begin("START TRANSACTION").await?;
+        Ok(Box::new(Open { session, _writing: None }))
+    }
+}
+
+/// For tables in this database.
+pub(super) fn words(database: &str) -> Words {
+    Words {
+        schema: format!("`{}`.", database.replace('`', "``")),
+        find_tables: format!(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '{}' AND table_name = 'order_closer_migrations'",
+            database.replace('\\', "\\\\").replace('\'', "''")
+        ),
+        now: NOW,
+        parameters: Parameters::Bare,
+        new_events: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', order_id VARCHAR(700) PATH '$.order_id', \
+                     deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data')) AS e",
+        new_data: "e.data",
+        data_text: "e.data",
+        dead_id: "CONVERT(order_id USING utf8mb4)",
+        // Without this, MariaDB compares by the text's collation.
+        dead_key: |id| format!("CAST({id} AS BINARY)"),
+        skip_locked: " FOR UPDATE SKIP LOCKED",
+        // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
+        lock_migrations: &["DO GET_LOCK('order_closer_migrate', 5)"],
+        unlock_migrations: &["DO RELEASE_LOCK('order_closer_migrate')"],
+        migrations: &[include_str!("migrations/1.sql")],
+    }
+}

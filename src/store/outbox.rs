@@ -1,0 +1,133 @@
+//! Our own tables, beside the orders: the transactional outbox, which is the audit log too, and the dead letters.
+//!
+//! An event is written in the transaction that closes its order, together with one delivery for each
+//! configured target, so a crash can neither lose one nor invent one. A delivery is claimed for a while by one
+//! relay, and due again when that time has passed: what a crashed relay had in hand is taken over by itself.
+//! All times are the database's, in microseconds since 1970 UTC.
+//!
+//! The statements stand here once; what the dialects say differently they tell as [`words::Words`].
+
+mod audit;
+mod dead_letters;
+mod deliveries;
+mod link;
+mod migrations;
+mod record;
+mod words;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+pub use audit::{Event, EventQuery};
+pub use dead_letters::{DeadLetter, DeadOrder, Death};
+pub use deliveries::{Backlog, Claimed, Failed};
+pub use migrations::{Migrated, VERSION};
+pub use record::{NewEvent, instance};
+
+pub(super) use link::{Link, Open, Work};
+pub(super) use record::Recorder;
+pub(super) use words::{Parameters, Words};
+
+use crate::{
+    config::Config,
+    store::{Misfit, OpenError, StoreError},
+};
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// Where connections for our own tables come from.
+#[async_trait]
+pub(super) trait Backend: fmt::Debug + Send + Sync {
+    /// A connection that only reads.
+    async fn read(&self) -> Result<Box<dyn Link>>;
+
+    /// A transaction.
+    async fn begin(&self) -> Result<Box<dyn Work>>;
+}
+
+/// What the store found of our own tables when it was opened.
+#[derive(Debug, Clone)]
+pub(super) struct OwnTables {
+    words: Words,
+    /// 0 without tables.
+    version: i64,
+}
+
+impl OwnTables {
+    /// Fails when there are tables that this user may not even read: without the dead letters a sweep would bring
+    /// what was given up, and none of the errors to come would say why.
+    pub(super) async fn find(link: &mut dyn Link, words: Words) -> Result<Self, OpenError> {
+        let version = Self::readable_version(link, &words).await.map_err(|error| match error {
+            StoreError::Rejected(reason) => OpenError::Misfit(Misfit(format!(
+                "there are tables order_closer_* in {}, but this user can't read them: {reason}; \
+                 grant it SELECT, INSERT, UPDATE and DELETE on them",
+                words.schema.trim_end_matches('.')
+            ))),
+            StoreError::Conflict(_) | StoreError::Unavailable(_) => error.into(),
+        })?;
+        Ok(Self { words, version })
+    }
+
+    async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
+        let version = migrations::version(link, words).await?;
+        if version > 0 {
+            for table in [words.events(), words.deliveries(), words.dead_letters()] {
+                link.fetch(&words.statement(&format!("SELECT 1 FROM {table} WHERE 1 = 0")), &[]).await?;
+            }
+        }
+        Ok(version)
+    }
+
+    /// Whether they are what this program needs. A newer version has all that the older ones had.
+    fn usable(&self) -> bool {
+        self.version >= VERSION
+    }
+
+    /// The condition, with its leading AND, that an order, whose id as text is given, is no dead letter.
+    pub(super) fn not_dead(&self, id: &str) -> String {
+        if self.usable() { self.words.not_dead(id) } else { String::new() }
+    }
+
+    /// Who records events, if that is wanted and possible.
+    pub(super) fn recorder(&self, config: &Config) -> Option<Arc<Recorder>> {
+        (config.events.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, &config.events)))
+    }
+}
+
+/// Our own tables.
+#[derive(Debug)]
+pub struct Outbox {
+    backend: Box<dyn Backend>,
+    words: Words,
+    version: i64,
+}
+
+impl Outbox {
+    pub(super) fn new(backend: impl Backend + 'static, tables: &OwnTables) -> Self {
+        Self { backend: Box::new(backend), words: tables.words.clone(), version: tables.version }
+    }
+
+    /// The version of the tables when the store was opened; 0 when there were none.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// What is wrong with the tables that are not ready, and what makes them so.
+    #[must_use]
+    pub fn missing(&self) -> String {
+        let schema = self.words.schema.trim_end_matches('.');
+        let found = match self.version {
+            0 => format!("there are no tables order_closer_* in {schema} that this user may see"),
+            version => format!("the tables order_closer_* in {schema} have version {version}, and this program needs {VERSION}"),
+        };
+        format!("{found}; create them with: order-closer migrate")
+    }
+
+    /// Whether the tables were there when the store was opened, and are not older than this program.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.version >= VERSION
+    }
+}

@@ -1,0 +1,150 @@
+//! Deliveries: claimed by one relay at a time, then done, put off, or dead.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{
+    Event, Link, Outbox, Result,
+    audit::{columns, event, uuid},
+    link::{Value, finish},
+    words::listed,
+};
+
+/// A delivery that is ours for a while.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// What to deliver.
+    pub event: Event,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// The end of the claim, which tells it from any other.
+    until: i64,
+}
+
+/// A delivery that failed.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// The event.
+    pub event: Uuid,
+    /// Why.
+    pub error: String,
+    /// How long to wait for the next attempt; `None` makes a dead letter of it.
+    pub retry_in: Option<Duration>,
+    until: i64,
+}
+
+impl Claimed {
+    /// What to tell the outbox when it could not be delivered.
+    #[must_use]
+    pub fn failed(&self, error: impl Into<String>, retry_in: Option<Duration>) -> Failed {
+        Failed { event: self.event.id, error: error.into(), retry_in, until: self.until }
+    }
+}
+
+/// What waits for one target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backlog {
+    /// The target's name.
+    pub target: String,
+    /// Deliveries that are due, claimed or put off.
+    pub waiting: u64,
+    /// Deliveries that are given up.
+    pub dead: u64,
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+}
+
+impl Outbox {
+    /// Claims deliveries that are due, those longest due first, for as long as `lease`. Nobody else gets them
+    /// until then.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn claim(&self, target: &str, claimant: &str, lease: Duration, limit: u32) -> Result<Vec<Claimed>> {
+        let mut work = self.backend.begin().await?;
+        let claimed = self.claim_in(work.link(), target, claimant, lease, limit).await;
+        finish(work, claimed).await
+    }
+
+    async fn claim_in(&self, link: &mut dyn Link, target: &str, claimant: &str, lease: Duration, limit: u32) -> Result<Vec<Claimed>> {
+        let (words, deliveries, now) = (&self.words, self.words.deliveries(), self.words.now);
+        // In: ?1 target, ?2 how many. Out: events. Locks the deliveries, skips locked ones.
+        let due = words.statement(&format!(
+            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries} WHERE target = ?1 AND due_at <= {now} ORDER BY due_at LIMIT ?2{}",
+            words.skip_locked
+        ));
+        let due = link.fetch(&due, &[target.into(), i64::from(limit).into()]).await?;
+        let due = due.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let due = listed(due.iter());
+        // In: ?1 target, ?2 the length of the claim, ?3 who. Locked above.
+        let claim = words.passing(&format!(
+            "UPDATE {deliveries} SET attempts = attempts + 1, due_at = {now} + ?2, claimed_by = ?3 WHERE target = ?1 AND event_id IN ({due})"
+        ));
+        link.change(&claim, &[target.into(), micros(lease).into(), claimant.into()]).await?;
+        // In: ?1 target. Out: events with their deliveries.
+        let select = words.passing(&format!(
+            "SELECT {}, d.attempts, d.due_at FROM {deliveries} d JOIN {} e ON e.id = d.event_id \
+             WHERE d.target = ?1 AND d.event_id IN ({due}) ORDER BY e.id",
+            columns(words),
+            words.events()
+        ));
+        let rows = link.fetch(&select, &[target.into()]).await?;
+        let claimed = |mut fields: super::link::Fields| {
+            let event = event(&mut fields)?;
+            Ok(Claimed { event, attempt: u32::try_from(fields.integer()?).unwrap_or(u32::MAX), until: fields.integer()? })
+        };
+        rows.into_iter().map(claimed).collect()
+    }
+
+    /// Ends claims: these are delivered, and those failed. A claim that has run out meanwhile and is
+    /// somebody else's ends too if the event was delivered, and stays theirs if not.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn settle(&self, target: &str, delivered: &[Uuid], failed: &[Failed]) -> Result<()> {
+        let mut work = self.backend.begin().await?;
+        let settled = self.settle_in(work.link(), target, delivered, failed).await;
+        finish(work, settled).await
+    }
+
+    async fn settle_in(&self, link: &mut dyn Link, target: &str, delivered: &[Uuid], failed: &[Failed]) -> Result<()> {
+        let (words, deliveries, now) = (&self.words, self.words.deliveries(), self.words.now);
+        if !delivered.is_empty() {
+            let list = listed(delivered.iter());
+            let delete = words.passing(&format!("DELETE FROM {deliveries} WHERE target = ?1 AND event_id IN ({list})"));
+            link.change(&delete, &[target.into()]).await?;
+        }
+        for Failed { event, error, retry_in, until } in failed {
+            // In: ?1 target, ?2 the pause or NULL, ?3 the error, ?4 the claim.
+            let update = words.passing(&format!(
+                "UPDATE {deliveries} SET due_at = {now} + ?2, claimed_by = NULL, failed_at = {now}, error = ?3 \
+                 WHERE target = ?1 AND event_id = '{event}' AND due_at = ?4"
+            ));
+            let values = [target.into(), Value::Integer(retry_in.map(micros)), error.as_str().into(), (*until).into()];
+            link.change(&update, &values).await?;
+        }
+        Ok(())
+    }
+
+    /// What waits for each target that has anything waiting. Reads all deliveries; locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn backlog(&self) -> Result<Vec<Backlog>> {
+        let select = self.words.statement(&format!(
+            "SELECT target, COUNT(due_at), COUNT(*) - COUNT(due_at) FROM {} GROUP BY target ORDER BY target",
+            self.words.deliveries()
+        ));
+        let rows = self.backend.read().await?.fetch(&select, &[]).await?;
+        let backlog = |mut fields: super::link::Fields| {
+            Ok(Backlog { target: fields.text()?, waiting: fields.integer()?.unsigned_abs(), dead: fields.integer()?.unsigned_abs() })
+        };
+        rows.into_iter().map(backlog).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! SQL that is written once, in the words of each dialect.
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+use uuid::Uuid;
+
+/// How a dialect writes its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Parameters {
+    /// `$1`
+    Dollar,
+    /// `?1`
+    Numbered,
+    /// `?`, bound anew for each occurrence.
+    Bare,
+}
+
+/// What the dialects say differently.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Words {
+    /// The schema of our tables, quoted and with its dot.
+    pub(in crate::store) schema: String,
+    /// Counts the tables of that schema that are called `order_closer_migrations`.
+    pub(in crate::store) find_tables: String,
+    /// The beginning of the statement in microseconds since 1970.
+    pub(in crate::store) now: &'static str,
+    pub(in crate::store) parameters: Parameters,
+    /// A table `e(id, order_id, deadline, triggered_by, data)` from the parameter ?1, a JSON array of objects.
+    pub(in crate::store) new_events: &'static str,
+    /// `e.data`, a JSON text, as the column of events holds it.
+    pub(in crate::store) new_data: &'static str,
+    /// That column as text.
+    pub(in crate::store) data_text: &'static str,
+    /// The id of a dead order as text.
+    pub(in crate::store) dead_id: &'static str,
+    /// The id of an order, given as text, as dead letters hold it.
+    pub(in crate::store) dead_key: fn(&str) -> String,
+    /// What makes a SELECT lock its rows and skip those that are locked.
+    pub(in crate::store) skip_locked: &'static str,
+    /// The statements that make one of two migrations at the same time wait for the other, and let it go on.
+    pub(in crate::store) lock_migrations: &'static [&'static str],
+    pub(in crate::store) unlock_migrations: &'static [&'static str],
+    /// The migrations, the first of which leads to version 1.
+    pub(in crate::store) migrations: &'static [&'static str],
+}
+
+impl Words {
+    pub(in crate::store) fn events(&self) -> String {
+        format!("{}order_closer_events", self.schema)
+    }
+
+    pub(in crate::store) fn deliveries(&self) -> String {
+        format!("{}order_closer_deliveries", self.schema)
+    }
+
+    pub(in crate::store) fn dead_letters(&self) -> String {
+        format!("{}order_closer_dead_letters", self.schema)
+    }
+
+    pub(super) fn migrations_table(&self) -> String {
+        format!("{}order_closer_migrations", self.schema)
+    }
+
+    /// The condition, with its leading AND, that an order is no dead letter; `id` is its id as text.
+    pub(in crate::store) fn not_dead(&self, id: &str) -> String {
+        format!(" AND NOT EXISTS (SELECT 1 FROM {} dead WHERE dead.order_id = {})", self.dead_letters(), (self.dead_key)(id))
+    }
+
+    /// A statement whose parameters are written `?1`, `?2`, and so on.
+    pub(super) fn statement(&self, sql: &str) -> Statement {
+        let mut text = String::with_capacity(sql.len());
+        let mut order = Vec::new();
+        let mut pieces = sql.split('?');
+        text.push_str(pieces.next().unwrap_or_default());
+        for piece in pieces {
+            let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
+            let (number, rest) = piece.split_at(digits);
+            match self.parameters {
+                Parameters::Dollar => text.extend(["$", number]),
+                Parameters::Numbered => text.extend(["?", number]),
+                Parameters::Bare => text.push('?'),
+            }
+            order.push(number.parse::<usize>().map_or(0, |number| number.saturating_sub(1)));
+            text.push_str(rest);
+        }
+        let order = (self.parameters == Parameters::Bare).then_some(order);
+        Statement { sql: AssertSqlSafe(text).into_sql_str(), order, lasting: true }
+    }
+
+    /// A statement that is different each time, because a list of event ids stands in it.
+    pub(super) fn passing(&self, sql: &str) -> Statement {
+        Statement { lasting: false, ..self.statement(sql) }
+    }
+}
+
+/// The inside of an IN list; at least one id.
+pub(super) fn listed<'i>(ids: impl Iterator<Item = &'i Uuid>) -> String {
+    ids.map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ")
+}
+
+/// A statement in one dialect.
+#[derive(Debug, Clone)]
+pub(in crate::store) struct Statement {
+    sql: SqlStr,
+    /// Which value each parameter takes, where they have no numbers.
+    order: Option<Vec<usize>>,
+    /// Whether it is worth a place in the driver's cache.
+    pub(super) lasting: bool,
+}
+
+impl Statement {
+    pub(super) fn sql(&self) -> SqlStr {
+        self.sql.clone()
+    }
+
+    /// The values in the order in which they are bound.
+    pub(super) fn in_order<'v, V>(&self, values: &'v [V]) -> Vec<&'v V> {
+        match &self.order {
+            None => values.iter().collect(),
+            Some(order) => order.iter().filter_map(|at| values.get(*at)).collect(),
+        }
+    }
+}

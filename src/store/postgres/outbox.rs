@@ -1,0 +1,56 @@
+//! Our own tables in PostgreSQL: beside the orders table, in its schema.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::{PgPool, Postgres as Driver};
+
+use super::{schema::NOW, sorted};
+use crate::store::{
+    StoreError,
+    outbox::{Backend, Link, Open, Parameters, Words, Work},
+    session::Session,
+};
+
+/// Connections from the store's pool.
+#[derive(Debug)]
+pub(super) struct Connections {
+    pub(super) pool: PgPool,
+    pub(super) timeout: Duration,
+}
+
+#[async_trait]
+impl Backend for Connections {
+    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
+        Ok(Box::new(Session::<Driver>::take(&self.pool, self.timeout, sorted).await?))
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
+        let mut session = Session::<Driver>::take(&self.pool, self.timeout, sorted).await?;
+        session.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        Ok(Box::new(Open { session, _writing: None }))
+    }
+}
+
+/// For tables in this schema.
+pub(super) fn words(schema: &str) -> Words {
+    Words {
+        schema: format!("\"{}\".", schema.replace('"', "\"\"")),
+        find_tables: format!(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = '{}' AND tablename = 'order_closer_migrations'",
+            schema.replace('\'', "''")
+        ),
+        now: NOW,
+        parameters: Parameters::Dollar,
+        new_events: "json_to_recordset(CAST(?1 AS json)) AS e(id uuid, order_id text, deadline bigint, triggered_by text, data text)",
+        new_data: "CAST(e.data AS json)",
+        data_text: "CAST(e.data AS text)",
+        dead_id: "order_id",
+        dead_key: str::to_owned,
+        skip_locked: " FOR UPDATE SKIP LOCKED",
+        // The number is ours alone; the lock goes with the transaction.
+        lock_migrations: &["SET LOCAL lock_timeout = '1min'", "SELECT pg_advisory_xact_lock(7305805541961425520)"],
+        unlock_migrations: &[],
+        migrations: &[include_str!("migrations/1.sql")],
+    }
+}

@@ -1,0 +1,58 @@
+//! Our own tables in SQLite: in the file of the orders table.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use sqlx::{Sqlite as Driver, SqlitePool};
+use tokio::sync::Semaphore;
+
+use super::{moment::NOW, sorted, turn_to_write};
+use crate::store::{
+    StoreError,
+    outbox::{Backend, Link, Open, Parameters, Words, Work},
+    session::Session,
+};
+
+/// The store's connections, and the right to write that it shares out.
+#[derive(Debug)]
+pub(super) struct Connections {
+    pub(super) readers: SqlitePool,
+    pub(super) writer: SqlitePool,
+    pub(super) writing: Arc<Semaphore>,
+    pub(super) timeout: Duration,
+}
+
+#[async_trait]
+impl Backend for Connections {
+    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
+        Ok(Box::new(Session::<Driver>::take(&self.readers, self.timeout, sorted).await?))
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
+        let writing = turn_to_write(&self.writing).await?;
+        let mut session = Session::<Driver>::take(&self.writer, self.timeout, sorted).await?;
+        session.begin("BEGIN IMMEDIATE").await?;
+        Ok(Box::new(Open { session, _writing: Some(writing) }))
+    }
+}
+
+/// For tables in this schema.
+pub(super) fn words(schema: &str) -> Words {
+    Words {
+        schema: format!("\"{schema}\"."),
+        find_tables: format!("SELECT count(*) FROM \"{schema}\".sqlite_schema WHERE name = 'order_closer_migrations'"),
+        now: NOW,
+        parameters: Parameters::Numbered,
+        new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
+                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data FROM json_each(?1)) AS e",
+        new_data: "e.data",
+        data_text: "e.data",
+        dead_id: "order_id",
+        dead_key: str::to_owned,
+        // The transaction has locked everything.
+        skip_locked: "",
+        lock_migrations: &[],
+        unlock_migrations: &[],
+        migrations: &[include_str!("migrations/1.sql")],
+    }
+}

@@ -1,0 +1,74 @@
+//! What `check` says about events; it sends none.
+
+use super::{Report, good_redis};
+use crate::support::{Kind, Shop, order_closer, process, receiver::Receiver};
+
+#[tokio::test]
+async fn tables_and_targets() {
+    let (redis, receiver) = (good_redis(), Receiver::start().await);
+    for kind in Kind::ALL {
+        let shop = Shop::open(kind).await;
+        let settings = shop.settings_with(&redis).add(&receiver.webhook("till", ""));
+        let report = Report::of(&settings, 78).await;
+        report.assert("own tables", "fail", "no tables order_closer_*");
+        assert!(report.mend("own tables").contains("order-closer migrate"));
+        order_closer(&settings, &["migrate"]).await.expect_code(0);
+        shop.order(1, -1_000).await;
+        order_closer(&settings, &["close", "1"]).await.expect_code(0);
+        let report = Report::of(&settings, 0).await;
+        report.assert("own tables", "ok", "version 1");
+        report.assert("webhook", "ok", "till: http://127.0.0.1:");
+        report.assert("webhook", "ok", "1 waiting, 0 dead letters");
+        // Under another name, what waits for the old one will wait for ever.
+        let renamed = shop.settings_with(&redis).add(&receiver.webhook("desk", ""));
+        let report = Report::of(&renamed, 0).await;
+        assert_eq!(report.wrong(), ["targets"], "{kind:?}");
+        report.assert("targets", "warn", "till is not in the configuration, 1 waiting");
+        let (_, sql) = report.mend("targets").split_once("give up what waits: ").expect("some SQL");
+        shop.database.execute(sql).await;
+        assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
+    }
+    assert_eq!(receiver.received().len(), 0);
+}
+
+/// Who may not read the tables is told so before an order that was given up comes back.
+#[tokio::test]
+async fn tables_that_may_not_be_read() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Postgres).await;
+    order_closer(&shop.settings_with(&redis), &["migrate"]).await.expect_code(0);
+    let name = shop.database.url.rsplit('/').next().expect("a name").replace("test_", "e_")[..20].to_owned();
+    let role = format!(
+        "CREATE ROLE {name} LOGIN; GRANT SELECT, UPDATE ON orders, inventory, order_items TO {name}; GRANT INSERT ON closures TO {name}"
+    );
+    shop.database.execute(&role).await;
+    let settings = shop.settings_with(&redis).set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
+    let report = Report::of(&settings, 78).await;
+    report.assert("mapping", "fail", "this user can't read them");
+    report.assert("mapping", "fail", "grant it SELECT, INSERT, UPDATE and DELETE");
+    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters";
+    let grant = format!("GRANT SELECT ON order_closer_migrations TO {name}; GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}");
+    shop.database.execute(&grant).await;
+    assert_eq!(Report::of(&settings.set("events.enabled", true), 0).await.wrong(), [] as [&str; 0]);
+    shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_can_not_work() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let folder = process::folder();
+    let file = folder.path().join("secret");
+    let webhook = |url: &str, more: &str| format!("[events]\nenabled = true\n[[events.webhooks]]\nname = 'till'\nurl = '{url}'\n{more}");
+    let with_file = |url: &str| shop.settings_with(&redis).add(&webhook(url, &format!("secret_files = ['{}']", file.display())));
+    order_closer(&shop.settings_with(&redis), &["migrate"]).await.expect_code(0);
+    let report = Report::of(&with_file("https://shop.example/"), 78).await;
+    report.assert("webhook", "fail", "secret_files: ");
+    std::fs::write(&file, "hunter2\n").expect("a file can be written");
+    let report = Report::of(&with_file("https://shop.example/"), 78).await;
+    report.assert("webhook", "fail", "doesn't begin with whsec_");
+    assert!(!report.finished.stdout.contains("hunter2"));
+    std::fs::write(&file, "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3\n").expect("a file can be written");
+    let report = Report::of(&with_file("http://shop.example/"), 0).await;
+    report.assert("webhook", "warn", "can be read on its way");
+}

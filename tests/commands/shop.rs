@@ -1,0 +1,104 @@
+//! The example shop, as its README walks through it.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::support::{Daemon, OneShot, Redis, Settings, order_closer, ports, process, process::Process, receiver::SECRETS, wait};
+
+/// Where cargo puts examples, beside the folder of the tests.
+fn program() -> PathBuf {
+    let tests = std::env::current_exe().expect("this program has a path");
+    tests.parent().and_then(|deps| deps.parent()).expect("two folders").join("examples/shop")
+}
+
+struct Shop {
+    url: String,
+    client: reqwest::Client,
+}
+
+impl Shop {
+    async fn get(&self, path: &str) -> Value {
+        let response = self.client.get(format!("{}{path}", self.url)).send().await.expect("the shop answers");
+        serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON")
+    }
+
+    async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        let request = self.client.post(format!("{}{path}", self.url)).header("content-type", "application/json");
+        let response = request.body(body.to_string()).send().await.expect("the shop answers");
+        let status = response.status().as_u16();
+        (status, serde_json::from_slice(&response.bytes().await.expect("a body")).unwrap_or_default())
+    }
+}
+
+fn start(folder: &std::path::Path, redis: &Redis, port: u16) -> Process {
+    let mut command = process::mortal(program());
+    command.current_dir(folder).env("SHOP_REDIS", redis.url()).env("SHOP_LISTEN", format!("127.0.0.1:{port}"));
+    command.env("SHOP_PAY_WITHIN_MS", "1500").env("SHOP_SECRET", SECRETS[0]);
+    process::log_to(&mut command, &folder.join("log"));
+    Process::spawn("the shop", command)
+}
+
+#[tokio::test]
+async fn the_walk_through() {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let (redis, folder, port) = (Redis::start(), process::folder(), ports::free());
+    let log = folder.path().join("log");
+    let mut running = start(folder.path(), &redis, port);
+    wait::until("the shop listens", async || process::read(&log).contains("listening")).await;
+    let client = reqwest::Client::builder().tls_certs_only([]).build().expect("a client");
+    let shop = Shop { url: format!("http://127.0.0.1:{port}"), client };
+
+    // The shipped settings, on the test's own ports.
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shop/order-closer.toml")).expect("it is there");
+    let shipped =
+        shipped.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}")).replace("whsec_c2hvcC1hbmQtb3JkZXItY2xvc2VyLWRlbW8=", SECRETS[0]);
+    let settings = Settings::new()
+        .add(&shipped)
+        .set("redis.url", redis.url())
+        .set("database.url", format!("sqlite://{}", folder.path().join("shop.db").display()))
+        .set("events.retry.initial", "50ms")
+        .set("events.retry.max", "100ms")
+        .set("log.format", "json");
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = Daemon::start(&settings);
+    daemon.until_logged("listening for expired keys").await;
+
+    let (status, placed) = shop.post("/orders", json!({ "sku": "tea", "quantity": 2 })).await;
+    assert_eq!((status, &placed["order_no"]), (201, &json!(1)));
+    for _ in 0..2 {
+        assert_eq!(shop.post("/orders/1/pay", json!(null)).await, (200, json!({ "paid": true })));
+    }
+    shop.post("/orders", json!({ "sku": "tea", "quantity": 5 })).await;
+    shop.post("/orders", json!({ "sku": "tea", "quantity": 1 })).await;
+    for _ in 0..2 {
+        assert_eq!(shop.post("/orders/3/cancel", json!(null)).await, (200, json!({ "cancelled": true })));
+    }
+    assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 1_000 })).await.0, 409);
+    wait::until("the order is closed", async || shop.get("/orders/2").await["status"] == "closed").await;
+    wait::until("the warehouse has its goods back", async || shop.get("/stock/tea").await["available"] == 98).await;
+    let late = shop.post("/orders/2/pay", json!(null)).await;
+    assert_eq!(late, (409, json!({ "paid": false, "refund": true, "status": "closed" })));
+    assert_eq!(shop.get("/orders/1").await["status"], "paid");
+    assert_eq!(shop.post("/hooks/order-closed", json!({ "id": "x", "data": { "order_id": "1" } })).await.0, 401);
+
+    // Away while an order expires, the shop is told when it is back.
+    shop.post("/orders", json!({ "sku": "tea", "quantity": 3 })).await;
+    running.kill();
+    wait::until("the order is closed", async || {
+        order_closer(&settings, &["events", "--order", "5"]).await.expect_code(0).stdout.contains("closed")
+    })
+    .await;
+    running = start(folder.path(), &redis, port);
+    wait::until("the shop listens again", async || process::read(&log).matches("listening").count() == 2).await;
+    wait::until("the warehouse has its goods back", async || shop.get("/stock/tea").await["available"] == 98).await;
+    daemon.stop().await;
+    running.kill();
+}
+
+/// Its settings are a configuration.
+#[tokio::test]
+async fn its_settings_load() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shop/order-closer.toml");
+    OneShot::new(&["--config", file, "config"]).run().await.expect_code(0);
+}

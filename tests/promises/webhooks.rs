@@ -1,0 +1,228 @@
+//! Every closure is told, at least once, always under the same id, whatever becomes of the receiver and of the daemon;
+//! and nobody has to wait for a receiver but itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::json;
+
+use super::{listening, on_each_database};
+use crate::support::{
+    Kind, Redis, Settings, Shop, order_closer, ports, process,
+    receiver::{Behaviour, Receiver, SECRETS, webhook},
+    wait,
+};
+
+on_each_database! {
+    each_closure_is_told
+    a_receiver_that_fails_in_every_way
+    killed_between_commit_and_delivery
+    two_daemons_share_the_work
+}
+
+/// A shop whose daemon tells this webhook.
+async fn shop_with(kind: Kind, redis: &Redis, webhook: &str) -> (Shop, Settings) {
+    let shop = Shop::open(kind).await;
+    let settings = shop.settings_with(redis).add(webhook);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    (shop, settings)
+}
+
+/// The events in the outbox: order by id.
+async fn events(shop: &Shop) -> BTreeMap<String, i64> {
+    let rows = shop.database.rows("SELECT CAST(id AS CHAR(36)), order_id FROM order_closer_events").await;
+    let text = |field: &Option<String>| field.clone().expect("never NULL");
+    rows.iter().map(|row| (text(&row[0]), text(&row[1]).parse().expect("a number"))).collect()
+}
+
+/// Waits until nothing is left to be delivered.
+pub(super) async fn until_delivered(shop: &Shop) {
+    let sql = "SELECT count(*) FROM order_closer_deliveries";
+    wait::until_eq("the number of undelivered events", 0, async || shop.database.number(sql).await).await;
+}
+
+/// Every event has arrived, none was invented, and each is the same each time.
+pub(super) async fn assert_told(shop: &Shop, receiver: &Receiver) {
+    let events = events(shop).await;
+    let outcome = shop.assert_outcome().await;
+    assert_eq!(events.values().copied().collect::<BTreeSet<_>>(), outcome.closed.keys().copied().collect(), "one event for each closure");
+    assert_eq!(events.len(), outcome.closed.len());
+    assert_eq!(receiver.taken().keys().copied().collect::<BTreeSet<_>>(), outcome.closed.keys().copied().collect());
+    let mut bodies: BTreeMap<String, String> = BTreeMap::new();
+    for one in receiver.received() {
+        assert_eq!(events.get(&one.id()), Some(&one.order()), "an event that is not in the outbox: {one:?}");
+        let body = bodies.entry(one.id()).or_insert_with(|| one.body.clone());
+        assert_eq!(*body, one.body);
+        assert_eq!(one.path, "/hook");
+        one.assert_signed_with(SECRETS[0]);
+    }
+}
+
+async fn each_closure_is_told(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "")).await;
+    let daemon = listening(&settings.set("events.include", vec!["order_no"])).await;
+    shop.orders_due_in(1..=300, 1_000).await;
+    shop.write_keys(&redis, 0).await;
+    shop.until_all_settled().await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+    let received = receiver.received();
+    assert_eq!(received.len(), 300, "nobody failed, so once each");
+    for one in &received {
+        SECRETS.iter().for_each(|secret| one.assert_signed_with(secret));
+        assert_eq!(one.headers["content-type"], "application/cloudevents+json");
+        let event = one.json();
+        assert_eq!((&event["specversion"], &event["type"]), (&json!("1.0"), &json!("order-closer.order.closed")));
+        assert_eq!((event["id"].as_str(), &event["source"]), (Some(one.id().as_str()), &json!("order-closer")));
+        let data = &event["data"];
+        assert_eq!((&data["order_id"], &data["order"]), (&event["subject"], &json!({ "order_no": one.order() })));
+        assert_eq!(data["closed_at"], event["time"]);
+        assert!(["expired", "pacer", "sweep"].contains(&data["trigger"].as_str().expect("a text")), "{event}");
+        assert!(data["instance"].as_str().is_some_and(|name| name.ends_with(&format!("/{}", daemon.pid()))), "{event}");
+        assert!(data["lateness_ms"].as_f64().is_some_and(|lateness| lateness >= 0.0), "{event}");
+    }
+    assert!(!daemon.lines().join("\n").contains("whsec_"));
+}
+
+async fn a_receiver_that_fails_in_every_way(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "timeout = '1s'")).await;
+    let bad = [
+        Behaviour::Status(500),
+        Behaviour::Later("1".into()),
+        Behaviour::Redirect,
+        Behaviour::Break,
+        Behaviour::Hang,
+        Behaviour::Status(404),
+        Behaviour::Later("Sun, 06 Nov 1994 08:49:37 GMT".into()),
+        Behaviour::Status(101),
+    ];
+    receiver.next(bad.iter().cycle().take(3 * bad.len()).cloned());
+    shop.orders_due_in(1..=20, -1_000).await;
+    let daemon = listening(&settings).await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+    let received = receiver.received();
+    let failed: Vec<_> = received.iter().filter(|one| one.answer != Behaviour::Status(200)).collect();
+    assert_eq!(failed.len(), 3 * bad.len(), "each failure was seen, and survived");
+    assert_eq!(received.len(), failed.len() + 20, "what has arrived does not come again");
+}
+
+/// The receiver has the event in hand when the daemon dies; another daemon takes it over.
+async fn killed_between_commit_and_delivery(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "timeout = '2s'")).await;
+    receiver.usually(Behaviour::Hang);
+    shop.orders_due_in(1..=30, -1_000).await;
+    let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
+    wait::until("some events are on their way", async || receiver.received().len() >= 8).await;
+    daemon.kill();
+    receiver.usually(Behaviour::Status(200));
+    let heir = listening(&settings).await;
+    until_delivered(&shop).await;
+    heir.stop().await;
+    assert_told(&shop, &receiver).await;
+}
+
+async fn two_daemons_share_the_work(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "")).await;
+    let daemons = [listening(&settings).await, listening(&settings).await];
+    shop.orders_due_in(1..=600, 1_000).await;
+    shop.write_keys(&redis, 0).await;
+    shop.until_all_settled().await;
+    until_delivered(&shop).await;
+    for daemon in &daemons {
+        daemon.stop().await;
+    }
+    assert_told(&shop, &receiver).await;
+    assert_eq!(receiver.parallel(), BTreeSet::new(), "delivered by both at the same time");
+    assert!(receiver.taken().values().all(|times| *times == 1), "{:?}", receiver.taken());
+}
+
+/// Nobody listens for as long as the daemon lives, and the one after it.
+#[tokio::test]
+async fn a_receiver_that_is_away_for_longer_than_the_daemon_lives() {
+    let redis = Redis::start();
+    let port = ports::free();
+    let (shop, settings) = shop_with(Kind::Postgres, &redis, &webhook("a", &format!("http://127.0.0.1:{port}/hook"), "")).await;
+    for first in [1, 51] {
+        let daemon = listening(&settings).await;
+        shop.orders_due_in(first..first + 50, -1_000).await;
+        shop.until_all_settled().await;
+        daemon.until_logged("the target fails; asking it less often").await;
+        daemon.stop().await;
+    }
+    assert_eq!(shop.database.number("SELECT count(*) FROM order_closer_deliveries").await, 100);
+    let daemon = listening(&settings).await;
+    daemon.until_logged("the target fails; asking it less often").await;
+    let receiver = Receiver::on_port(port).await;
+    daemon.until_logged("the target takes events again").await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_stops_alone_until_the_restart() {
+    let (redis, gone, other) = (Redis::start(), Receiver::start().await, Receiver::start().await);
+    let both = gone.webhook("gone", "") + &other.one_more_webhook("other");
+    let (shop, settings) = shop_with(Kind::Postgres, &redis, &both).await;
+    gone.usually(Behaviour::Status(410));
+    let daemon = listening(&settings).await;
+    shop.order(1, -1_000).await;
+    let error = daemon.until_logged("the target wants no more events").await;
+    assert!(error.contains("\"ERROR\"") && error.contains("410") && error.contains("\"gone\""), "{error}");
+    let asked = gone.received().len();
+    shop.orders_due_in(2..=40, -1_000).await;
+    wait::until_eq("the number of events that the other has", 40, async || other.taken().len()).await;
+    daemon.stop().await;
+    assert_eq!(gone.received().len(), asked, "it is not asked again");
+    assert_eq!(daemon.logged("\"ERROR\""), 1);
+    gone.usually(Behaviour::Status(204));
+    let daemon = listening(&settings).await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &gone).await;
+    assert_told(&shop, &other).await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_holds_up_nobody_else() {
+    let (redis, slow, other) = (Redis::start(), Receiver::start().await, Receiver::start().await);
+    let both = slow.webhook("slow", "timeout = '10m'") + &other.one_more_webhook("other");
+    let (shop, settings) = shop_with(Kind::Postgres, &redis, &both).await;
+    slow.usually(Behaviour::Hang);
+    let daemon = listening(&settings.set("shutdown.timeout", "2s")).await;
+    shop.orders_due_in(1..=500, 1_000).await;
+    shop.write_keys(&redis, 0).await;
+    shop.until_all_settled().await;
+    wait::until_eq("the number of events that the other has", 500, async || other.taken().len()).await;
+    wait::until_eq("the number of deliveries in hand", 8, async || slow.received().len()).await;
+    daemon.stop().await;
+    assert_eq!(slow.received().len(), 8, "no more than that at the same time");
+    super::assert_on_time(&shop.assert_outcome().await);
+    assert_told(&shop, &other).await;
+}
+
+#[tokio::test]
+async fn only_a_certificate_that_is_trusted_will_do() {
+    let folder = process::folder();
+    let certificate = folder.path().join("ca.pem");
+    let (redis, receiver) = (Redis::start(), Receiver::with_tls(&certificate).await);
+    let (shop, settings) = shop_with(Kind::Sqlite, &redis, &receiver.webhook("a", "")).await;
+    shop.order(1, -1_000).await;
+    let daemon = listening(&settings.clone().set("log.level", "debug")).await;
+    let failure = daemon.until_logged("delivery failed; will retry").await;
+    assert!(failure.to_lowercase().contains("certificate"), "{failure}");
+    daemon.stop().await;
+    assert_eq!(receiver.received().len(), 0);
+    let trusting = receiver.webhook("a", &format!("ca_file = '{}'", certificate.display()));
+    let daemon = listening(&settings.add(&trusting)).await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+}

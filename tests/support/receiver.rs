@@ -1,0 +1,267 @@
+//! Whoever is told of closures: an HTTP server that answers as it is told to, also badly.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::{HeaderMap, Response, header},
+};
+use futures::stream;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{ServerConfig, crypto::ring},
+    server::TlsStream,
+};
+
+/// The signing secret of [`Receiver::webhook`], and another one.
+pub const SECRETS: [&str; 2] = ["whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", "whsec_YW5vdGhlci1zZWNyZXQtb2YtMzItYnl0ZXMtaXMtaGVyZQ=="];
+
+/// What is done with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Behaviour {
+    /// Answers with this status.
+    Status(u16),
+    /// Answers 429 with this `Retry-After`.
+    Later(String),
+    /// Answers 307 with another path of its own.
+    Redirect,
+    /// Never answers.
+    Hang,
+    /// Answers 200, promises more of a body than comes, and closes the connection.
+    Break,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// The path.
+    pub path: String,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: String,
+    /// What was done with it.
+    pub answer: Behaviour,
+}
+
+impl Received {
+    /// The event's id, by the header.
+    pub fn id(&self) -> String {
+        self.headers["webhook-id"].to_str().expect("text").to_owned()
+    }
+
+    /// The body.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// The order.
+    pub fn order(&self) -> i64 {
+        self.json()["subject"].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no order: {}", self.body))
+    }
+
+    /// Panics unless this secret's holder can tell that the request is genuine.
+    pub fn assert_signed_with(&self, secret: &str) {
+        let webhook = standardwebhooks::Webhook::new(secret).expect("a good secret");
+        webhook.verify(self.body.as_bytes(), &self.headers).unwrap_or_else(|error| panic!("{error}: {self:#?}"));
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    received: Vec<Received>,
+    /// For the next requests, one after the other.
+    next: VecDeque<Behaviour>,
+    /// For all others.
+    usual: Behaviour,
+    in_hand: BTreeSet<String>,
+    /// Events that came while they were in hand.
+    parallel: BTreeSet<String>,
+}
+
+/// A receiver; it ends with the test.
+#[derive(Debug, Clone)]
+pub struct Receiver {
+    url: String,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Receiver {
+    /// One on a free port that answers 200.
+    pub async fn start() -> Self {
+        Self::on_port(0).await
+    }
+
+    /// One on this port.
+    pub async fn on_port(port: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
+        let receiver = Self::new(format!("http://{}/hook", listener.local_addr().expect("an address")));
+        let router = receiver.router();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        receiver
+    }
+
+    /// One that speaks TLS by a certificate of its own for `localhost`, which is written to a file.
+    pub async fn with_tls(certificate: &Path) -> Self {
+        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".into()]).expect("a certificate");
+        std::fs::write(certificate, cert.pem()).expect("a file can be written");
+        let key = signing_key.serialize_der().try_into().expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("protocols")
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .expect("a certificate with its key");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let receiver = Self::new(format!("https://localhost:{}/hook", listener.local_addr().expect("an address").port()));
+        let router = receiver.router();
+        let listener = TlsListener { listener, acceptor: TlsAcceptor::from(Arc::new(config)) };
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        receiver
+    }
+
+    fn new(url: String) -> Self {
+        let shared = Shared {
+            received: Vec::new(),
+            next: VecDeque::new(),
+            usual: Behaviour::Status(200),
+            in_hand: BTreeSet::new(),
+            parallel: BTreeSet::new(),
+        };
+        Self { url, shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    fn router(&self) -> axum::Router {
+        axum::Router::new().fallback(answer).with_state(self.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its settings as a webhook of this name, with retries that a test can wait for; `more` are further ones.
+    pub fn webhook(&self, name: &str, more: &str) -> String {
+        webhook(name, &self.url, more)
+    }
+
+    /// The same, to be appended to the settings of another.
+    pub fn one_more_webhook(&self, name: &str) -> String {
+        entry(name, &self.url, "")
+    }
+
+    /// What it does from now on.
+    pub fn usually(&self, behaviour: Behaviour) {
+        self.lock().usual = behaviour;
+    }
+
+    /// What it does with the next requests, before it does as usual.
+    pub fn next(&self, behaviours: impl IntoIterator<Item = Behaviour>) {
+        self.lock().next.extend(behaviours);
+    }
+
+    /// All requests.
+    pub fn received(&self) -> Vec<Received> {
+        self.lock().received.clone()
+    }
+
+    /// How often each order was taken.
+    pub fn taken(&self) -> BTreeMap<i64, u32> {
+        let mut taken = BTreeMap::new();
+        for one in self.received().iter().filter(|one| matches!(one.answer, Behaviour::Status(200..300))) {
+            *taken.entry(one.order()).or_default() += 1;
+        }
+        taken
+    }
+
+    /// Events that came while they were still in hand.
+    pub fn parallel(&self) -> BTreeSet<String> {
+        self.lock().parallel.clone()
+    }
+
+    /// Writes down a request, and says what to do with it.
+    fn note(&self, path: String, headers: HeaderMap, body: String) -> (String, Behaviour) {
+        let mut shared = self.lock();
+        let answer = shared.next.pop_front().unwrap_or_else(|| shared.usual.clone());
+        let received = Received { path, headers, body, answer: answer.clone() };
+        let id = received.id();
+        shared.received.push(received);
+        if !shared.in_hand.insert(id.clone()) {
+            shared.parallel.insert(id.clone());
+        }
+        (id, answer)
+    }
+}
+
+/// The settings of a webhook, with retries that a test can wait for.
+pub fn webhook(name: &str, url: &str, more: &str) -> String {
+    let retry = "{ attempts = 200, initial = '50ms', max = '100ms' }";
+    format!("[events]\nenabled = true\nretry = {retry}\n{}", entry(name, url, more))
+}
+
+fn entry(name: &str, url: &str, more: &str) -> String {
+    format!("[[events.webhooks]]\nname = '{name}'\nurl = '{url}'\nsecrets = ['{}', '{}']\n{more}\n", SECRETS[0], SECRETS[1])
+}
+
+async fn answer(State(receiver): State<Receiver>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let (id, behaviour) = receiver.note(parts.uri.path().to_owned(), parts.headers, String::from_utf8_lossy(&body).into_owned());
+    let response = Response::builder();
+    let response = match behaviour {
+        Behaviour::Status(status) => response.status(status).body(Body::from("noted")),
+        Behaviour::Later(when) => response.status(429).header(header::RETRY_AFTER, when).body(Body::empty()),
+        Behaviour::Redirect => response.status(307).header(header::LOCATION, "/elsewhere").body(Body::empty()),
+        Behaviour::Hang => {
+            // Nobody is to wait for as long as that; what was in hand is not any more when the connection closes.
+            let _in_hand = InHand(&receiver, &id);
+            tokio::time::sleep(Duration::from_hours(1)).await;
+            response.status(500).body(Body::empty())
+        }
+        Behaviour::Break => {
+            let pieces = stream::iter([Ok(Bytes::from_static(b"half")), Err(std::io::Error::other("broken off"))]);
+            response.status(200).header(header::CONTENT_LENGTH, 1_000).body(Body::from_stream(pieces))
+        }
+    };
+    receiver.lock().in_hand.remove(&id);
+    response.expect("a response")
+}
+
+struct InHand<'r>(&'r Receiver, &'r str);
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        self.0.lock().in_hand.remove(self.1);
+    }
+}
+
+struct TlsListener {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (stream, address) = self.listener.accept().await.expect("connections can be accepted");
+            if let Ok(stream) = self.acceptor.accept(stream).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
+    }
+}
