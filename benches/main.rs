@@ -7,10 +7,12 @@
 //! |---|---|
 //! | [`scenarios`] | what is measured |
 //! | [`flash_sale`], [`bound`] | orders due at one instant, closed by daemons or by bare SQL |
-//! | [`shop`], [`orders`] | tables and keys, filled by the hundred thousand |
+//! | [`contestants`] | other ways of closing orders |
+//! | [`shop`], [`orders`], [`intake`], [`stage`] | tables and keys, filled by the hundred thousand, and new orders as they come |
 //! | [`servers`], [`machine`], [`usage`] | what it runs on and what that uses |
 //! | [`lateness`] | what the database recorded |
 //! | [`report`], [`table`], [`plots`] | results.json, results.md, plots |
+//! | [`options`], [`progress`] | the command line, and what it shows meanwhile |
 
 #![allow(
     clippy::unwrap_used,
