@@ -85,6 +85,8 @@ pub(super) struct Asked {
     /// Id, the deadline's stored text, and its meaning.
     pub(super) sample: Option<(String, String, Option<i64>)>,
     pub(super) indexes: Vec<Index>,
+    /// Whether a condition that a partial index implies is left out, and with it what its first column was for.
+    pub(super) drops_implied: bool,
     /// The statement that creates an index for the sweep.
     pub(super) create_sweep_index: String,
     /// The statement that creates one on the id.
@@ -100,13 +102,16 @@ impl Described {
     }
 
     pub(super) fn catalogue(&self, asked: Asked) -> Catalogue {
-        let Asked { product, clock, sample, indexes, create_sweep_index, create_id_index } = asked;
+        let Asked { product, clock, sample, indexes, drops_implied, create_sweep_index, create_id_index } = asked;
         let [id, status, deadline] = self.columns.each_ref().map(|column| column.name.as_str());
         let name_of = |serves: &dyn Fn(&Index) -> bool| indexes.iter().find(|index| serves(index)).map(|index| index.name.clone());
         Catalogue {
             product,
             clock,
-            sweep_index: IndexAdvice { found: name_of(&|index| index.serves_sweep(status, deadline)), create: create_sweep_index },
+            sweep_index: IndexAdvice {
+                found: name_of(&|index| index.serves_sweep(status, deadline, drops_implied)),
+                create: create_sweep_index,
+            },
             id_index: IndexAdvice { found: name_of(&|index| index.serves_id(id)), create: create_id_index },
             id_is_unique: indexes.iter().any(|index| index.makes_unique(id)),
             columns: self.columns.to_vec(),
@@ -129,9 +134,10 @@ pub(super) struct Index {
 
 impl Index {
     /// Whether the sweep can read just what is due: unpaid orders in the order of their deadlines.
-    pub(super) fn serves_sweep(&self, status: &str, deadline: &str) -> bool {
+    pub(super) fn serves_sweep(&self, status: &str, deadline: &str, drops_implied: bool) -> bool {
         let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
-        columns.starts_with(&[status, deadline]) || (self.partial && columns.starts_with(&[deadline]))
+        let by_status = columns.starts_with(&[status, deadline]) && !(self.partial && drops_implied);
+        by_status || (self.partial && columns.starts_with(&[deadline]))
     }
 
     /// Whether an order is found by its id.

@@ -130,12 +130,29 @@ pub async fn many_orders(database: &Database) {
     database.execute(by_kind(database.kind, "ANALYZE orders", "ANALYZE TABLE orders", "ANALYZE")).await;
 }
 
-pub async fn reads_only_what_is_due(mut database: Database) {
+pub async fn reads_only_what_is_due(database: Database) {
     many_orders(&database).await;
+    reads_only_what_is_due_by(database, "orders_due").await;
+}
+
+/// The index that `check` proposes is one that the database uses.
+pub async fn reads_only_what_is_due_by_the_proposed_index(database: Database) {
+    many_orders(&database).await;
+    database.execute(by_kind(database.kind, "DROP INDEX orders_due", "DROP INDEX orders_due ON orders", "DROP INDEX orders_due")).await;
+    let store = open(&settings(&database)).await;
+    let proposed = store.catalogue().await.expect("the catalogue can be read").sweep_index;
+    assert_eq!(proposed.found, None);
+    store.close().await;
+    let named = proposed.create.replace("INDEX CONCURRENTLY ON", "INDEX order_closer_due ON");
+    database.execute(&named).await;
+    reads_only_what_is_due_by(database, "order_closer_due").await;
+}
+
+async fn reads_only_what_is_due_by(mut database: Database, index: &str) {
     database.disconnect().await;
     let store = open(&settings(&database)).await;
     let catalogue = store.catalogue().await.expect("the catalogue can be read");
-    assert_eq!(catalogue.sweep_index.found.as_deref(), Some("orders_due"), "{catalogue:?}");
+    assert_eq!(catalogue.sweep_index.found.as_deref(), Some(index), "{catalogue:?}");
     let before = settled_rows_read(&database).await;
     for _ in 0..3 {
         assert_eq!(sweep(&*store, Duration::from_secs(2), 10).await.concat().len(), 30);

@@ -167,6 +167,7 @@ impl Schema {
             clock,
             sample,
             indexes,
+            drops_implied: false,
             create_sweep_index: format!("CREATE INDEX order_closer_due ON {table} ({status}, {deadline}, {id});"),
             create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {table} ({id});"),
         }))
