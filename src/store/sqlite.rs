@@ -73,8 +73,9 @@ impl Sqlite {
         // Whoever writes holds everything, and nothing is gained by giving up early.
         let options = options.create_if_missing(false).busy_timeout(super::acquire_timeout(config)).row_buffer_size(ROW_BUFFER);
         let pool = |connections| {
-            let pool = SqlitePoolOptions::new().max_connections(connections).acquire_timeout(super::acquire_timeout(config));
-            pool.connect_lazy_with(options.clone())
+            // There is no server that could have gone away.
+            let pool = SqlitePoolOptions::new().test_before_acquire(false).max_connections(connections);
+            pool.acquire_timeout(super::acquire_timeout(config)).connect_lazy_with(options.clone())
         };
         let (readers, writer) = (pool(super::connections(config)), pool(1));
         let mut session = Session::take(&readers, timeout, sorted).await?;
