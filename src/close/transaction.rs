@@ -107,7 +107,7 @@ async fn judge_and_update(
         transaction.run_close_sql(&closed).await?;
         let event = |id: &OrderId| {
             let row = rows.get(id)?;
-            Some(NewEvent::new(id.clone(), row.deadline?, row.now, *triggers.get(id)?))
+            Some(NewEvent { order: id.clone(), deadline: row.deadline?, now: row.now, trigger: *triggers.get(id)? })
         };
         transaction.record(&closed.iter().filter_map(event).collect::<Vec<_>>()).await?;
     }

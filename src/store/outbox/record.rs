@@ -17,24 +17,22 @@ use crate::{
 /// A closure that is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// The event's own id, a UUIDv7: later ones are greater, to the millisecond.
-    pub id: Uuid,
     /// The order.
     pub order: OrderId,
     /// Its deadline, in microseconds since 1970 UTC.
     pub deadline: i64,
+    /// The database's clock when the order was judged, likewise.
+    pub now: i64,
     /// What made us look at it.
     pub trigger: Trigger,
 }
 
 impl NewEvent {
-    /// An event of an order with this deadline that is being closed at the time `now`, both in microseconds
-    /// since 1970 UTC by the database's clock.
-    #[must_use]
-    pub fn new(order: OrderId, deadline: i64, now: i64, trigger: Trigger) -> Self {
-        let now = now.unsigned_abs();
+    /// A new id for the event, a UUIDv7: later ones are greater, to the millisecond.
+    fn new_id(&self) -> Uuid {
+        let now = self.now.unsigned_abs();
         let nanos = u32::try_from(now % 1_000_000 * 1_000).unwrap_or(0);
-        Self { id: Uuid::new_v7(Timestamp::from_unix(NoContext, now / 1_000_000, nanos)), order, deadline, trigger }
+        Uuid::new_v7(Timestamp::from_unix(NoContext, now / 1_000_000, nanos))
     }
 }
 
@@ -77,7 +75,7 @@ impl Recorder {
     pub(in crate::store) async fn record(&self, link: &mut dyn Link, events: &[NewEvent], data: &HashMap<OrderId, String>) -> Result<()> {
         let object = |event: &NewEvent| {
             serde_json::json!({
-                "id": event.id.to_string(),
+                "id": event.new_id().to_string(),
                 "order_id": event.order.as_str(),
                 "deadline": event.deadline,
                 "triggered_by": event.trigger.name(),
