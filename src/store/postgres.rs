@@ -228,6 +228,7 @@ impl Transaction for Open {
 
     async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
         let Some(recorder) = self.schema.recorder.clone() else { return Ok(()) };
+        self.be_patient().await?;
         let data = self.included(events).await?;
         recorder.record(&mut self.session, events, &data).await
     }
