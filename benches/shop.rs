@@ -13,12 +13,17 @@ pub const CLOSED: i64 = 4;
 /// What the inventory has of each article while nothing is reserved.
 const INITIAL_STOCK: i64 = 1_000_000;
 
+/// The README's statement for hot rows in PostgreSQL.
+const LOCK_IN_ORDER: &str =
+    "SELECT sku FROM inventory WHERE sku IN (SELECT sku FROM order_items WHERE order_no IN (:ids)) ORDER BY sku FOR UPDATE";
+
 /// Orders, and with articles their items and the inventory too, in a database of its own.
 #[derive(Debug)]
 pub struct Shop {
     /// Its database.
     pub database: Database,
     articles: Option<u32>,
+    in_order: bool,
 }
 
 /// How a database says things.
@@ -33,7 +38,7 @@ impl Shop {
     /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
     /// quantity back.
     pub async fn open(database: Database, articles: Option<u32>) -> Self {
-        let mut shop = Self { database, articles };
+        let mut shop = Self { database, articles, in_order: false };
         shop.reset(articles).await;
         shop
     }
@@ -83,6 +88,12 @@ impl Shop {
         [("closed_at", self.dialect().now), ("closures", "closures + 1")]
     }
 
+    /// Has daemons lock the stock in a fixed order first, as the README advises where several change the same.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        Self { in_order: true, ..self }
+    }
+
     /// The statement of the README that gives back the stock of the orders whose number is `among`, such as `IN (:ids)`.
     pub fn release(&self, among: &str) -> Option<String> {
         let released = format!("(SELECT sku, sum(quantity) AS quantity FROM order_items WHERE order_no {among} GROUP BY sku) AS released");
@@ -104,6 +115,7 @@ impl Shop {
             settings = settings.set(&format!("orders.set.{column}"), value);
         }
         match self.release("IN (:ids)") {
+            Some(release) if self.in_order => settings.set("close.sql", vec![LOCK_IN_ORDER.to_owned(), release]),
             Some(release) => settings.set("close.sql", vec![release]),
             None => settings,
         }
