@@ -21,8 +21,8 @@ use tokio::sync::broadcast;
 
 use crate::config::{Listen, Redis, RedisAddress};
 
-/// Events that may wait between the socket and the draining thread; the client's default of 32 loses
-/// them in any burst.
+/// Events that may wait between the client's task and the listener's, on the same thread; the client's default of
+/// 32 loses them in any burst.
 const EVENT_BUFFER: usize = 16_384;
 
 /// How long a connection attempt or an answer may take.
