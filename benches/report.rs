@@ -150,3 +150,11 @@ impl Results {
         format!("# Benchmarks\n\nWritten by `make bench`.\n\n{}", chapters.join("\n\n"))
     }
 }
+
+/// The middle one, or the mean of the two in the middle.
+pub fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
+}

@@ -9,7 +9,7 @@ use crate::{
     options::{Base, Options},
     plots,
     progress::Progress,
-    report::{Figures, Goal},
+    report::{Figures, Goal, median},
     servers,
     servers::Server,
     table::{Table, grouped, rounded},
@@ -55,14 +55,6 @@ impl Case {
         );
         Goal::at_least(what, self.ratio(), if self.orders / self.skus >= HOT { 0.6 } else { 0.8 }, "")
     }
-}
-
-/// The middle one, or the mean of the two in the middle.
-pub fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[half - 1], sorted[half]) } else { sorted[half] }
 }
 
 /// Measures.

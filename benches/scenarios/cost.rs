@@ -12,7 +12,7 @@ use crate::{
     plots,
     plots::Bars,
     progress::Progress,
-    report::{Figures, Goal},
+    report::{Figures, Goal, median},
     servers,
     shop::Shop,
     support::{Daemon, Redis, postgres::Postgres},
@@ -22,6 +22,9 @@ use crate::{
 
 /// How many new orders are taken in a second: a million in half an hour.
 const PER_SECOND: f64 = 555.0;
+
+/// How often each is measured, in turn: what the daemon costs Redis is less than by what two windows differ.
+const ROUNDS: usize = 3;
 
 /// How long the daemon runs before it is looked at.
 const WARM_UP: Duration = Duration::from_secs(5);
@@ -110,7 +113,7 @@ impl Stage {
 /// Measures.
 pub async fn run(options: &Options, progress: &Progress) -> Cost {
     let pending = options.sizes.iter().copied().max().unwrap_or_default();
-    progress.begin("cost", 5);
+    progress.begin("cost", 1 + 4 * ROUNDS);
     progress.step(&format!("{pending} orders are taken"));
     let server = servers::postgres();
     let shop = Arc::new(servers::shop_on(&server, None).await);
@@ -121,31 +124,53 @@ pub async fn run(options: &Options, progress: &Progress) -> Cost {
     intake.take(&orders).await;
     let mut next = orders.numbers.end;
     let mut windows = Vec::new();
-    for with_daemon in [false, true] {
-        let daemon = if with_daemon { Some(servers::daemon(&stage.shop.settings(&stage.redis)).await) } else { None };
-        for new_orders in [false, true] {
-            let who = if with_daemon { "order-closer" } else { "nobody" };
-            progress.step(&format!("{who} waits for them{}", if new_orders { ", and new ones are taken" } else { "" }));
-            let feeder = new_orders.then(|| Feeder::start(vec![intake.clone()], PER_SECOND, next));
-            let window = stage.window(options.seconds, new_orders, daemon.as_ref()).await;
-            if let Some(feeder) = feeder {
-                next = feeder.stop().await;
-            }
-            progress.result(&window.describe());
-            windows.push(window);
-        }
-        if let Some(daemon) = daemon {
+    for new_orders in [false, true] {
+        let feeder = new_orders.then(|| Feeder::start(vec![intake.clone()], PER_SECOND, next));
+        let (mut without, mut with) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let among = if new_orders { ", and new ones are taken" } else { "" };
+            progress.step(&format!("nobody waits for them{among}"));
+            without.push(stage.window(options.seconds, new_orders, None).await);
+            progress.step(&format!("order-closer waits for them{among}"));
+            let daemon = servers::daemon(&stage.shop.settings(&stage.redis)).await;
+            with.push(stage.window(options.seconds, new_orders, Some(&daemon)).await);
             daemon.stop().await;
             assert_eq!(daemon.summary().count("closed"), 0, "nothing was due");
         }
+        for rounds in [without, with] {
+            let window = Window::median(&rounds);
+            progress.result(&window.describe());
+            windows.push(window);
+        }
+        if let Some(feeder) = feeder {
+            next = feeder.stop().await;
+        }
     }
-    windows.sort_by_key(|window: &Window| (window.new_orders, window.daemon.is_some()));
     let faults = stage.shop.faults().await;
     assert!(faults.is_empty(), "order-closer: {}", faults.join("; "));
     Cost { pending, windows }
 }
 
 impl Window {
+    /// Figure by figure; of the same kind all.
+    fn median(rounds: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(&rounds.iter().map(figure).collect::<Vec<_>>());
+        let of_daemon = |figure: fn(&DaemonCost) -> f64| {
+            let figures: Vec<f64> = rounds.iter().filter_map(|window| window.daemon.as_ref().map(figure)).collect();
+            (!figures.is_empty()).then(|| median(&figures))
+        };
+        Self {
+            new_orders: rounds.iter().all(|window| window.new_orders),
+            daemon: of_daemon(|cost| cost.percent)
+                .zip(of_daemon(|cost| cost.resident_mib))
+                .map(|(percent, resident_mib)| DaemonCost { percent, resident_mib }),
+            redis_percent: of(|window| window.redis_percent),
+            redis_commands_per_s: of(|window| window.redis_commands_per_s),
+            database_percent: of(|window| window.database_percent),
+            database_transactions_per_s: of(|window| window.database_transactions_per_s),
+        }
+    }
+
     fn describe(&self) -> String {
         let Self { redis_percent, database_percent, .. } = self;
         let daemon = self.daemon.as_ref().map_or_else(String::new, |DaemonCost { percent, resident_mib }| {
@@ -171,8 +196,8 @@ fn work(window: &Window) -> String {
 
 impl Figures for Cost {
     const TITLE: &str = "Cost";
-    const ABOUT: &str = "Many orders are pending on PostgreSQL and none is due; with and without new orders, each without and with the daemon. \
-        Processor time in per cent of one core, for all processes of PostgreSQL, and for Redis without the child that saves now and then.";
+    const ABOUT: &str = "Many orders are pending on PostgreSQL and none is due; with and without new orders, each without and with the daemon, in \
+        turn; medians of all turns. Processor time in per cent of one core, for all processes of PostgreSQL, and for Redis without the child that saves now and then.";
 
     fn tables(&self) -> Vec<Table> {
         let pending = format!("{} pending", grouped(self.pending.into()));
