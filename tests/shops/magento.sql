@@ -1,5 +1,5 @@
 -- Magento 2.4 with Multi-Source Inventory: the tables that a canceled order touches, with the columns and types of
--- app/code/Magento/{Sales,SalesRule,Store,Catalog}/etc/db_schema.xml (https://github.com/magento/magento2) and
+-- app/code/Magento/{Sales,SalesRule,Store,Config,Catalog,CatalogInventory,Downloadable}/etc/db_schema.xml (https://github.com/magento/magento2) and
 -- Inventory{Reservations,Sales}/etc/db_schema.xml (https://github.com/magento/inventory); OSL-3.0.
 -- Columns that only describe are left out.
 
@@ -23,6 +23,34 @@ CREATE TABLE catalog_product_entity (
   type_id varchar(32) NOT NULL DEFAULT 'simple',
   sku varchar(64) NOT NULL,
   KEY CATALOG_PRODUCT_ENTITY_SKU (sku)
+) ENGINE = InnoDB;
+
+CREATE TABLE cataloginventory_stock_item (
+  item_id int unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  product_id int unsigned NOT NULL DEFAULT 0,
+  stock_id smallint unsigned NOT NULL DEFAULT 0,
+  qty decimal(12,4),
+  manage_stock smallint unsigned NOT NULL DEFAULT 0,
+  use_config_manage_stock smallint unsigned NOT NULL DEFAULT 1,
+  website_id smallint unsigned NOT NULL DEFAULT 0,
+  UNIQUE KEY CATALOGINVENTORY_STOCK_ITEM_PRODUCT_ID_STOCK_ID (product_id, stock_id)
+) ENGINE = InnoDB;
+
+CREATE TABLE core_config_data (
+  config_id int unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  scope varchar(8) NOT NULL DEFAULT 'default',
+  scope_id int NOT NULL DEFAULT 0,
+  path varchar(255) NOT NULL DEFAULT 'general',
+  value text,
+  UNIQUE KEY CORE_CONFIG_DATA_SCOPE_SCOPE_ID_PATH (scope, scope_id, path)
+) ENGINE = InnoDB;
+
+CREATE TABLE downloadable_link_purchased_item (
+  item_id int unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  order_item_id int unsigned DEFAULT 0,
+  status varchar(50),
+  updated_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
+  KEY DOWNLOADABLE_LINK_PURCHASED_ITEM_ORDER_ITEM_ID (order_item_id)
 ) ENGINE = InnoDB;
 
 CREATE TABLE sales_order (
@@ -116,6 +144,17 @@ CREATE TABLE sales_order_payment (
   amount_authorized decimal(20,4),
   amount_canceled decimal(20,4),
   KEY SALES_ORDER_PAYMENT_PARENT_ID (parent_id)
+) ENGINE = InnoDB;
+
+CREATE TABLE sales_payment_transaction (
+  transaction_id int unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
+  parent_id int unsigned,
+  order_id int unsigned NOT NULL DEFAULT 0,
+  payment_id int unsigned NOT NULL DEFAULT 0,
+  txn_id varchar(100),
+  txn_type varchar(15),
+  is_closed smallint unsigned NOT NULL DEFAULT 1,
+  UNIQUE KEY SALES_PAYMENT_TRANSACTION_ORDER_ID_PAYMENT_ID_TXN_ID (order_id, payment_id, txn_id)
 ) ENGINE = InnoDB;
 
 CREATE TABLE inventory_stock_sales_channel (

@@ -46,6 +46,17 @@ CREATE TABLE spree_order_cancellations (
   updated_at timestamp(6) NOT NULL
 );
 
+CREATE TABLE spree_line_items (
+  id bigserial PRIMARY KEY,
+  variant_id bigint,
+  order_id bigint,
+  quantity integer NOT NULL,
+  price decimal(10, 2) NOT NULL,
+  created_at timestamp(6) NOT NULL,
+  updated_at timestamp(6) NOT NULL
+);
+CREATE INDEX index_spree_line_items_on_order_id ON spree_line_items (order_id);
+
 CREATE TABLE spree_shipments (
   id bigserial PRIMARY KEY,
   tracking varchar,
@@ -83,6 +94,33 @@ CREATE TABLE spree_products (
   created_at timestamp(6) NOT NULL,
   updated_at timestamp(6) NOT NULL
 );
+
+CREATE TABLE spree_taxonomies (
+  id bigserial PRIMARY KEY,
+  name varchar NOT NULL,
+  created_at timestamp(6) NOT NULL,
+  updated_at timestamp(6) NOT NULL
+);
+
+CREATE TABLE spree_taxons (
+  id bigserial PRIMARY KEY,
+  parent_id bigint,
+  name varchar NOT NULL,
+  taxonomy_id bigint,
+  lft bigint,
+  rgt bigint,
+  created_at timestamp(6) NOT NULL,
+  updated_at timestamp(6) NOT NULL
+);
+CREATE INDEX index_spree_taxons_on_lft ON spree_taxons (lft);
+CREATE INDEX index_spree_taxons_on_rgt ON spree_taxons (rgt);
+
+CREATE TABLE spree_products_taxons (
+  id bigserial PRIMARY KEY,
+  product_id bigint,
+  taxon_id bigint
+);
+CREATE UNIQUE INDEX index_spree_products_taxons_on_product_id_and_taxon_id ON spree_products_taxons (product_id, taxon_id);
 
 CREATE TABLE spree_variants (
   id bigserial PRIMARY KEY,

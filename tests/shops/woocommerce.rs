@@ -41,10 +41,14 @@ async fn open(server: &MariaDb) -> Example {
                (21, 'product', 'publish', 'Shoes', '2026-01-01', '2026-01-01', '2026-01-01'),
                (22, 'product_variation', 'publish', 'Shoes, 42', '2026-01-01', '2026-01-01', '2026-01-01'),
                (23, 'product_variation', 'publish', 'Shoes, 43', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (24, 'product_variation', 'publish', 'Shoes, 44', '2026-01-01', '2026-01-01', '2026-01-01'),
+               (25, 'product', 'publish', 'A voucher', '2026-01-01', '2026-01-01', '2026-01-01'),
                (30, 'shop_coupon', 'publish', 'spring', '2026-01-01', '2026-01-01', '2026-01-01'),
                (31, 'shop_coupon', 'trash', 'spring', '2026-02-01', '2026-01-01', '2026-01-01');
+             UPDATE wp_posts SET post_parent = 21 WHERE post_type = 'product_variation';
              INSERT INTO wp_wc_product_meta_lookup (product_id, stock_quantity, stock_status)
-               VALUES (20, 5, 'instock'), (21, 0, 'outofstock'), (22, 0, 'outofstock'), (23, NULL, 'outofstock');
+               VALUES (20, 5, 'instock'), (21, 0, 'outofstock'), (22, 0, 'outofstock'), (23, NULL, 'outofstock'), (24, NULL, 'outofstock'),
+                      (25, NULL, 'instock');
              INSERT INTO wp_postmeta (meta_id, post_id, meta_key, meta_value) VALUES
                (1, 20, '_manage_stock', 'yes'), (2, 20, '_stock', '5'), (3, 20, '_stock_status', 'instock'),
                (4, 21, '_manage_stock', 'yes'), (5, 21, '_stock', '0'), (6, 21, '_stock_status', 'outofstock'),
@@ -52,20 +56,24 @@ async fn open(server: &MariaDb) -> Example {
                (10, 23, '_manage_stock', 'no'), (11, 23, '_stock_status', 'outofstock'),
                (12, 30, 'usage_count', '6'), (13, 30, '_used_by', '7'), (14, 30, '_used_by', '7'), (15, 30, '_used_by', 'guest@example.com'),
                (16, 31, 'usage_count', '9'), (17, 30, '_coupon_held_1700000000_abc', 'x'), (18, 30, '_maybe_used_by_1700000000_def', 'x'),
-               (19, 30, '_coupon_held_1700000000_other', 'x');
+               (19, 30, '_coupon_held_1700000000_other', 'x'),
+               (20, 24, '_manage_stock', 'no'), (21, 24, '_stock_status', 'outofstock'),
+               (22, 25, '_manage_stock', 'no'), (23, 25, '_stock_status', 'instock');
              INSERT INTO wp_woocommerce_order_items (order_item_id, order_item_name, order_item_type, order_id)
-               VALUES (202, 'Shoes, 42', 'line_item', 2), (203, 'Shoes, 43', 'line_item', 2);
+               VALUES (202, 'Shoes, 42', 'line_item', 2), (203, 'Shoes, 43', 'line_item', 2), (204, 'A voucher', 'line_item', 2), (205, 'Gone', 'line_item', 2);
              INSERT INTO wp_woocommerce_order_itemmeta (meta_id, order_item_id, meta_key, meta_value) VALUES
                (500, 20, '_reduced_stock', '2'),
                (501, 202, '_product_id', '21'), (502, 202, '_variation_id', '22'), (503, 202, '_reduced_stock', '1'),
                (504, 203, '_product_id', '21'), (505, 203, '_variation_id', '23'), (506, 203, '_reduced_stock', '3'),
-               (507, 50, '_reduced_stock', '2');
+               (507, 50, '_reduced_stock', '2'),
+               (508, 204, '_product_id', '25'), (509, 204, '_reduced_stock', '1'),
+               (510, 205, '_product_id', '99'), (511, 205, '_reduced_stock', '1');
              INSERT INTO wp_wc_orders_meta (id, order_id, meta_key, meta_value) VALUES
                (1, 3, '_coupon_held_keys', 'a:1:{i:30;s:27:\"_coupon_held_1700000000_abc\";}'),
                (2, 3, '_coupon_held_keys_for_users', 'a:1:{i:30;s:29:\"_maybe_used_by_1700000000_def\";}'),
                (3, 4, '_coupon_held_keys', 'a:1:{i:30;s:29:\"_coupon_held_1700000000_other\";}'), (4, 3, '_other', 'x');
              INSERT INTO wp_options (option_name, option_value) VALUES ('gmt_offset', '0'), ('timezone_string', ''),
-               ('woocommerce_notify_no_stock_amount', '0')",
+               ('woocommerce_manage_stock', 'yes'), ('woocommerce_notify_no_stock_amount', '0')",
         )
         .await;
     example
@@ -74,7 +82,23 @@ async fn open(server: &MariaDb) -> Example {
 #[tokio::test]
 async fn cancels_as_woocommerce_does() {
     let server = MariaDb::options().time_zone("+08:00").start();
-    let example = open(&server).await;
+    assert_cancels(&open(&server).await).await;
+}
+
+/// WordPress's tables are as old as the site, WooCommerce's as new as the plugin: character sets and collations differ.
+#[tokio::test]
+async fn tables_of_several_ages_go_together() {
+    let server = MariaDb::options().time_zone("+08:00").start();
+    for (posts, meta) in [("utf8mb3", "utf8mb3"), ("utf8mb4 COLLATE utf8mb4_unicode_ci", "utf8mb4 COLLATE utf8mb4_general_ci")] {
+        let example = open(&server).await;
+        for (table, set) in [("wp_posts", posts), ("wp_postmeta", meta), ("wp_options", meta), ("wp_comments", meta)] {
+            example.database.execute(&format!("ALTER TABLE {table} CONVERT TO CHARACTER SET {set}")).await;
+        }
+        assert_cancels(&example).await;
+    }
+}
+
+async fn assert_cancels(example: &Example) {
     let updated = example.database.column("SELECT date_updated_gmt FROM wp_wc_orders WHERE id <= 3 ORDER BY id").await;
     let updated: Vec<String> = updated.into_iter().map(Option::unwrap).collect();
     let mut expected: Vec<String> = [
@@ -93,6 +117,11 @@ async fn cancels_as_woocommerce_does() {
         "wp_postmeta 6: meta_value outofstock -> instock",
         "wp_postmeta 8: meta_value 0 -> 1",
         "wp_postmeta 9: meta_value outofstock -> instock",
+        // The variations whose stock their product keeps, bought or not.
+        "wp_postmeta 11: meta_value outofstock -> instock",
+        "wp_postmeta 21: meta_value outofstock -> instock",
+        "wp_wc_product_meta_lookup 23: stock_status outofstock -> instock",
+        "wp_wc_product_meta_lookup 24: stock_status outofstock -> instock",
         "wp_wc_product_meta_lookup 20: stock_quantity 5 -> 7",
         "wp_wc_product_meta_lookup 21: stock_quantity 0 -> 3",
         "wp_wc_product_meta_lookup 21: stock_status outofstock -> instock",
@@ -123,13 +152,27 @@ async fn cancels_as_woocommerce_does() {
     assert_changes(example.reconcile((3, 0)).await, &expected);
 }
 
+/// A shop that no longer manages stock gets none back, and its items still know what they took.
+#[tokio::test]
+async fn stock_that_is_not_managed_stays() {
+    let server = MariaDb::options().start();
+    let example = open(&server).await;
+    example.database.execute("UPDATE wp_options SET option_value = 'no' WHERE option_name = 'woocommerce_manage_stock'").await;
+    let changes = example.reconcile((3, 0)).await;
+    let of_stock =
+        ["wp_postmeta 2:", "wp_postmeta 5:", "wp_postmeta 8:", "wp_wc_product_meta_lookup", "wp_posts", "wp_woocommerce_order_itemmeta"];
+    let wrong: Vec<&String> = changes.iter().filter(|line| of_stock.iter().any(|what| line.contains(what))).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(changes.contains(&"wp_wc_order_operational_data 2: order_stock_reduced 1 -> 0".to_owned()), "{changes:#?}");
+}
+
 /// Notes and products have the site's own time: by an offset, or by a name that the server knows.
 #[tokio::test]
 async fn local_times_are_those_of_the_site() {
     let server = MariaDb::options().time_zone("+08:00").start();
     let time_zones = Database::on_mariadb(&server).await;
     time_zones.execute(&format!("USE mysql; {}", MariaDb::time_zone_tables(&["Asia/Tokyo"]))).await;
-    for (zone, offset, minutes) in [("", "-3.5", -210), ("Asia/Tokyo", "", 540), ("No/Where", "2", 120), ("", "", 0)] {
+    for (zone, offset, minutes) in [("", "-3.5", -210), ("Asia/Tokyo", "", 540), ("No/Where", "", 0), ("", "", 0)] {
         let example = open(&server).await;
         let set = |name: &str, value: &str| format!("UPDATE wp_options SET option_value = '{value}' WHERE option_name = '{name}'");
         example.database.execute(&[set("timezone_string", zone), set("gmt_offset", offset)].join(";")).await;
