@@ -15,7 +15,7 @@ pub struct Options {
     /// How long each window of punctual, steady, fan-in and cost lasts, in seconds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1_200))]
     pub seconds: u32,
-    /// How often each burst is repeated; the median counts
+    /// How often each burst is repeated, in outbox at least three times; the median counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
     /// For how long Redis, the database and the daemon are away in recovery, in seconds
@@ -30,7 +30,7 @@ pub struct Options {
     /// Articles among which the orders of a burst are spread
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10, 10_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub skus: Vec<u32>,
-    /// Databases of burst; everything else is measured on PostgreSQL, which records when it committed
+    /// Databases of burst and outbox; everything else is measured on PostgreSQL, which records when it committed
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', default_values_t = [Base::Postgres, Base::Mariadb, Base::Sqlite])]
     pub databases: Vec<Base>,
     /// Orders that fall due in a second, in steady
@@ -77,6 +77,8 @@ pub enum Name {
     Cost,
     /// How soon nothing is overdue after an outage
     Recovery,
+    /// How fast orders are closed while events of an endpoint that is away wait
+    Outbox,
 }
 
 /// The databases.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     machine::Machine,
     options::Options,
-    scenarios::{burst::Burst, cost::Cost, fan_in::FanIn, punctual::Punctual, recovery::Recovery, steady::Steady},
+    scenarios::{burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady},
     table::Table,
 };
 
@@ -104,6 +104,8 @@ pub struct Results {
     pub cost: Option<Ran<Cost>>,
     /// The outages.
     pub recovery: Option<Ran<Recovery>>,
+    /// Events that wait.
+    pub outbox: Option<Ran<Outbox>>,
 }
 
 impl Results {
@@ -137,7 +139,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -145,6 +147,7 @@ impl Results {
             fan_in.as_ref().map(|ran| ran.chapter(folder)),
             cost.as_ref().map(|ran| ran.chapter(folder)),
             recovery.as_ref().map(|ran| ran.chapter(folder)),
+            outbox.as_ref().map(|ran| ran.chapter(folder)),
         ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();
         format!("# Benchmarks\n\nWritten by `make bench`.\n\n{}", chapters.join("\n\n"))

@@ -1,8 +1,9 @@
 //! The shop whose orders are closed: the tables of the README, filled by the hundred thousand.
 
 use crate::{
+    orders,
     orders::{Millis, Orders},
-    support::{Database, Kind, Redis, Settings},
+    support::{Database, Kind, Redis, Settings, order_closer},
 };
 
 /// The status of an order that waits for its payment.
@@ -17,6 +18,14 @@ const INITIAL_STOCK: i64 = 1_000_000;
 const LOCK_IN_ORDER: &str =
     "SELECT sku FROM inventory WHERE sku IN (SELECT sku FROM order_items WHERE order_no IN (:ids)) ORDER BY sku FOR UPDATE";
 
+/// The events of closures, for an endpoint where nobody listens.
+const EVENTS: &str = "[events]
+    enabled = true
+    [[events.webhooks]]
+    name = 'dead'
+    url = 'http://127.0.0.1:1/'
+    secrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']";
+
 /// Orders, and with articles their items and the inventory too, in a database of its own.
 #[derive(Debug)]
 pub struct Shop {
@@ -24,6 +33,7 @@ pub struct Shop {
     pub database: Database,
     articles: Option<u32>,
     in_order: bool,
+    records: bool,
 }
 
 /// How a database says things.
@@ -38,7 +48,7 @@ impl Shop {
     /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
     /// quantity back.
     pub async fn open(database: Database, articles: Option<u32>) -> Self {
-        let mut shop = Self { database, articles, in_order: false };
+        let mut shop = Self { database, articles, in_order: false, records: false };
         shop.reset(articles).await;
         shop
     }
@@ -114,6 +124,9 @@ impl Shop {
         for (column, value) in self.set() {
             settings = settings.set(&format!("orders.set.{column}"), value);
         }
+        if self.records {
+            settings = settings.add(EVENTS);
+        }
         match self.release("IN (:ids)") {
             Some(release) if self.in_order => settings.set("close.sql", vec![LOCK_IN_ORDER.to_owned(), release]),
             Some(release) => settings.set("close.sql", vec![release]),
@@ -121,11 +134,9 @@ impl Shop {
         }
     }
 
-    /// Takes orders. With articles this can be done once, since it reserves the stock of all orders.
-    pub async fn take(&self, orders: &Orders) {
-        let expires_at = self.moment(&orders.deadline_sql("n", self.dialect().div));
-        let (from, to) = (orders.numbers.start, orders.numbers.end - 1);
-        let numbers = match self.database.kind {
+    /// A table of the numbers `n` from one to another.
+    fn numbers(&self, from: i64, to: i64) -> String {
+        match self.database.kind {
             Kind::Postgres => format!("generate_series({from}::bigint, {to}) AS numbers (n)"),
             Kind::MariaDb => format!("(SELECT seq AS n FROM seq_{from}_to_{to}) AS numbers"),
             Kind::Sqlite => {
@@ -133,7 +144,40 @@ impl Shop {
                     "(WITH RECURSIVE numbers (n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM numbers WHERE n < {to}) SELECT n FROM numbers)"
                 )
             }
+        }
+    }
+
+    /// Creates the tables for events, which stay when the shop is reset.
+    pub async fn make_outbox(&self, redis: &Redis) {
+        order_closer(&self.settings(redis), &["migrate"]).await.expect_code(0);
+    }
+
+    /// Whether closures are recorded from now on, for an endpoint that is away, and how many events wait for it already.
+    pub async fn set_outbox(&mut self, records: bool, waiting: u32) {
+        self.records = records;
+        let id = match self.database.kind {
+            Kind::Postgres => "CAST('00000000-0000-7000-8000-' || lpad(CAST(n AS text), 12, '0') AS uuid)",
+            Kind::MariaDb => "CONCAT('00000000-0000-7000-8000-', LPAD(n, 12, '0'))",
+            Kind::Sqlite => "printf('00000000-0000-7000-8000-%012d', n)",
         };
+        let (now, numbers) = (orders::now() * 1_000, self.numbers(1, waiting.into()));
+        self.database.execute("DELETE FROM order_closer_deliveries; DELETE FROM order_closer_events").await;
+        if waiting > 0 {
+            self.database
+                .execute(&format!(
+                    "INSERT INTO order_closer_events (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data)
+                         SELECT {id}, -n, {now}, {now}, 0, 'sweep', 'bench', '{{}}' FROM {numbers};
+                     INSERT INTO order_closer_deliveries (event_id, target, attempts, due_at)
+                         SELECT id, 'dead', 0, closed_at FROM order_closer_events"
+                ))
+                .await;
+        }
+    }
+
+    /// Takes orders. With articles this can be done once, since it reserves the stock of all orders.
+    pub async fn take(&self, orders: &Orders) {
+        let expires_at = self.moment(&orders.deadline_sql("n", self.dialect().div));
+        let numbers = self.numbers(orders.numbers.start, orders.numbers.end - 1);
         self.database
             .execute(&format!(
                 "INSERT INTO orders (order_no, status, expires_at, closures) SELECT n, {UNPAID}, {expires_at}, 0 FROM {numbers}"

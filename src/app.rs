@@ -218,14 +218,16 @@ fn spawn_events(
     stop: &CancellationToken,
     others: &mut JoinSet<()>,
 ) -> Result<(), RunError> {
+    let settings = &config.events;
+    let untold: Vec<&str> = settings.untold().collect();
+    if !untold.is_empty() {
+        warn!(targets = untold.join(", "), "events.enabled is false: nobody is told of further closures");
+    }
     if !store.outbox().is_ready() {
         return Ok(());
     }
-    let settings = &config.events;
     others.spawn(Keeper { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
-    if !settings.enabled {
-        return Ok(());
-    }
+    // What was recorded while events were enabled is still told.
     for target in events::targets(config).map_err(RunError::Configuration)? {
         let relay = Relay {
             store: Arc::clone(store),

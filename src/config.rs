@@ -200,13 +200,14 @@ impl Default for Close {
     }
 }
 
-/// When something that failed is tried again: exponential backoff, with up to as much again as jitter.
+/// When something that failed is tried again: exponential backoff, with up to as much again as jitter, and never more than
+/// the longest wait.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
     /// How often in all.
     pub attempts: u32,
-    /// How long to wait after the first try.
+    /// How long to wait after the first try, at least.
     pub initial: Span,
     /// The longest wait.
     pub max: Span,
@@ -223,6 +224,8 @@ impl Retry {
             .with_jitter()
             .build()
             .nth(failures.saturating_sub(1) as usize)
+            // The jitter comes on top of the greatest delay.
+            .map(|pause| pause.min(self.max.get()))
     }
 }
 

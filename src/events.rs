@@ -2,8 +2,8 @@
 //!
 //! Events are recorded by the [`store`](crate::store), in the transaction that closes the order, with a delivery for
 //! each target. A [`Relay`] for each target takes them from there: to webhooks, signed, and to a Redis Stream. At
-//! least once: an event comes again until its target has taken it, always with the same id, and after about a day
-//! of failures it is a dead letter.
+//! least once: an event comes again until its target has taken it, always with the same id, and after a day of
+//! failures it is a dead letter.
 
 mod envelope;
 mod health;

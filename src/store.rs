@@ -21,8 +21,8 @@ mod sqlite;
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline};
 pub use error::{Misfit, OpenError, StoreError};
 pub use outbox::{
-    Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, VERSION as TABLES_VERSION,
-    instance,
+    Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
+    VERSION as TABLES_VERSION, instance,
 };
 
 use std::{fmt, sync::Arc, time::Duration};

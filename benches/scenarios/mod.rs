@@ -6,6 +6,8 @@ pub mod burst;
 pub mod cost;
 /// Several daemons on the same Redis and database.
 pub mod fan_in;
+/// What recording events costs, and those that nobody takes.
+pub mod outbox;
 /// How late orders are closed, by the number of pending ones, beside other ways.
 pub mod punctual;
 /// How soon nothing is overdue after an outage.

@@ -1,10 +1,11 @@
 //! An order service beside order-closer: it takes orders, is paid for them, and lets go of them.
 //!
-//! Orders are in one database; what they reserve is in another, the warehouse's, which no transaction of the first can
-//! reach. So the warehouse is told of closures by the webhook, and releases what an order had reserved: once, however
-//! often it is told. How to run it: `examples/shop/README.md`.
+//! Orders are in one database; what they reserve, and how they are paid, is in others, which no transaction of the first
+//! can reach. So these are told of closures by the webhook, and let go of what an order had: once, however often they are
+//! told, and also when they had not heard of the order yet. How to run it: the section "Try it with curl" of the README.
 
 mod orders;
+mod payments;
 mod warehouse;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use axum::{
     routing::{get, post},
 };
 use orders::{Cancelled, Orders, Paid};
+use payments::Payments;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
@@ -25,8 +27,23 @@ use warehouse::Warehouse;
 
 struct Shop {
     orders: Orders,
+    payments: Payments,
     warehouse: Warehouse,
     webhook: Webhook,
+}
+
+impl Shop {
+    /// Lets go of what an order that is not to be paid any more has elsewhere. This can be repeated.
+    async fn let_go(&self, order_no: i64) -> orders::Result<()> {
+        self.payments.let_go(order_no).await?;
+        self.warehouse.release(order_no).await
+    }
+
+    /// The rest of a cancellation that has begun.
+    async fn finish_cancelling(&self, order_no: i64) -> orders::Result<()> {
+        self.let_go(order_no).await?;
+        self.orders.cancelled(order_no).await
+    }
 }
 
 /// What goes wrong without anybody's fault is a 500 whose reason is in the log.
@@ -56,9 +73,13 @@ async fn main() -> Result<(), orders::Error> {
     let shop = Shop {
         orders: Orders::open("shop.db", &setting("SHOP_REDIS", "redis://127.0.0.1:6379"), setting("SHOP_PAY_WITHIN_MS", "30000").parse()?)
             .await?,
+        payments: Payments::open("payments.db").await?,
         warehouse: Warehouse::open("warehouse.db").await?,
         webhook: Webhook::new(&setting("SHOP_SECRET", "whsec_c2hvcC1hbmQtb3JkZXItY2xvc2VyLWRlbW8="))?,
     };
+    for order_no in shop.orders.cancelling().await? {
+        shop.finish_cancelling(order_no).await?;
+    }
     let router = Router::new()
         .route("/stock/{sku}", get(stock))
         .route("/orders", post(place))
@@ -90,33 +111,50 @@ async fn place(State(shop): State<Arc<Shop>>, Json(Wish { sku, quantity }): Json
     // The order first: should the shop die before it has reserved anything, the order closes, and nothing is left over.
     let (order_no, expires_at) = shop.orders.place(&sku, quantity).await?;
     if !shop.warehouse.reserve(order_no, &sku, quantity).await? {
-        shop.orders.cancel(order_no).await?;
-        return Ok((StatusCode::CONFLICT, "sold out").into_response());
+        let reason = match shop.orders.cancel(order_no).await? {
+            Cancelled::Yes => {
+                shop.finish_cancelling(order_no).await?;
+                "sold out"
+            }
+            // The shop had stalled for longer than there was to pay.
+            Cancelled::TooLate(_) | Cancelled::NoSuchOrder => "too late",
+        };
+        return Ok((StatusCode::CONFLICT, reason).into_response());
     }
+    shop.payments.begin(order_no).await?;
     Ok((StatusCode::CREATED, Json(json!({ "order_no": order_no, "expires_at": expires_at }))).into_response())
 }
 
 async fn order(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
     Ok(match shop.orders.status(order_no).await? {
-        Some(status) => Json(json!({ "order_no": order_no, "status": status })).into_response(),
+        Some(status) => {
+            Json(json!({ "order_no": order_no, "status": status, "payment": shop.payments.state(order_no).await? })).into_response()
+        }
         None => StatusCode::NOT_FOUND.into_response(),
     })
 }
 
 /// A payment provider calls this, perhaps twice, perhaps too late.
 async fn pay(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
+    if shop.orders.status(order_no).await?.is_none() {
+        return Ok(StatusCode::NOT_FOUND.into_response());
+    }
+    // What the provider has done comes first: should the shop die now, the closure's event finds it, and refunds it.
+    shop.payments.capture(order_no).await?;
     Ok(match shop.orders.pay(order_no).await? {
         Paid::Yes => Json(json!({ "paid": true })).into_response(),
-        // The money has come, and the goods are gone: a real shop would order the refund here.
-        Paid::TooLate(status) => (StatusCode::CONFLICT, Json(json!({ "paid": false, "refund": true, "status": status }))).into_response(),
-        Paid::NoSuchOrder => StatusCode::NOT_FOUND.into_response(),
+        // The money has come, and the goods are gone.
+        Paid::TooLate(status) => {
+            shop.payments.let_go(order_no).await?;
+            (StatusCode::CONFLICT, Json(json!({ "paid": false, "refund": true, "status": status }))).into_response()
+        }
     })
 }
 
 async fn cancel(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
     Ok(match shop.orders.cancel(order_no).await? {
         Cancelled::Yes => {
-            shop.warehouse.release(order_no).await?;
+            shop.finish_cancelling(order_no).await?;
             Json(json!({ "cancelled": true })).into_response()
         }
         Cancelled::TooLate(status) => (StatusCode::CONFLICT, Json(json!({ "cancelled": false, "status": status }))).into_response(),
@@ -131,10 +169,10 @@ async fn order_closed(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: B
     }
     let event: Value = serde_json::from_slice(&body).unwrap_or_default();
     let order_no = event["data"]["order_id"].as_str().and_then(|id| id.parse().ok());
-    let (Some(id), Some(order_no)) = (event["id"].as_str(), order_no) else {
+    let Some(order_no) = order_no else {
         return Ok(StatusCode::BAD_REQUEST.into_response());
     };
-    shop.warehouse.order_closed(id, order_no).await?;
+    shop.let_go(order_no).await?;
     // Anything but a 2xx, and it would come again.
     Ok(StatusCode::NO_CONTENT.into_response())
 }

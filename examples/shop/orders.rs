@@ -25,7 +25,6 @@ pub(crate) enum Paid {
     Yes,
     /// The order has this other status.
     TooLate(String),
-    NoSuchOrder,
 }
 
 pub(crate) enum Cancelled {
@@ -87,22 +86,30 @@ impl Orders {
         if self.settle(order_no, "paid").await? {
             return Ok(Paid::Yes);
         }
-        Ok(match self.status(order_no).await? {
-            Some(status) if status == "paid" => Paid::Yes,
-            Some(status) => Paid::TooLate(status),
-            None => Paid::NoSuchOrder,
-        })
+        let status = self.status(order_no).await?.unwrap_or_default();
+        Ok(if status == "paid" { Paid::Yes } else { Paid::TooLate(status) })
     }
 
+    /// Begins to cancel an order. What it holds in other databases is let go of next, and then it is [`cancelled`](Self::cancelled).
     pub(crate) async fn cancel(&self, order_no: i64) -> Result<Cancelled> {
-        if self.settle(order_no, "cancelled").await? {
+        if self.settle(order_no, "cancelling").await? {
             return Ok(Cancelled::Yes);
         }
         Ok(match self.status(order_no).await? {
-            // What it had reserved is released once more, in case the first call came no further.
-            Some(status) if status == "cancelled" => Cancelled::Yes,
+            Some(status) if status.starts_with("cancel") => Cancelled::Yes,
             Some(status) => Cancelled::TooLate(status),
             None => Cancelled::NoSuchOrder,
         })
+    }
+
+    pub(crate) async fn cancelled(&self, order_no: i64) -> Result<()> {
+        let update = sqlx::query("UPDATE orders SET status = 'cancelled' WHERE order_no = ? AND status = 'cancelling'").bind(order_no);
+        update.execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Orders whose cancellation was broken off.
+    pub(crate) async fn cancelling(&self) -> Result<Vec<i64>> {
+        Ok(sqlx::query_scalar("SELECT order_no FROM orders WHERE status = 'cancelling'").fetch_all(&self.pool).await?)
     }
 }

@@ -1,9 +1,6 @@
 //! The warehouse: a service of its own, with a database of its own.
 
-use sqlx::{
-    Sqlite, Transaction,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool},
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
 
 use crate::orders::Result;
 
@@ -19,7 +16,7 @@ impl Warehouse {
         sqlx::raw_sql(
             "CREATE TABLE IF NOT EXISTS stock (sku TEXT PRIMARY KEY, available INTEGER NOT NULL CHECK (available >= 0));
              CREATE TABLE IF NOT EXISTS reservations (order_no INTEGER PRIMARY KEY, sku TEXT NOT NULL, quantity INTEGER NOT NULL);
-             CREATE TABLE IF NOT EXISTS seen (event_id TEXT PRIMARY KEY);
+             CREATE TABLE IF NOT EXISTS released (order_no INTEGER PRIMARY KEY);
              INSERT OR IGNORE INTO stock VALUES ('tea', 100)",
         )
         .execute(&pool)
@@ -31,11 +28,14 @@ impl Warehouse {
         Ok(sqlx::query_scalar("SELECT available FROM stock WHERE sku = ?").bind(sku).fetch_optional(&self.pool).await?)
     }
 
-    /// Whether there was enough.
+    /// Whether there was enough, and the order had not been let go of before it came to this.
     pub(crate) async fn reserve(&self, order_no: i64, sku: &str, quantity: i64) -> Result<bool> {
         let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        let take = sqlx::query("UPDATE stock SET available = available - ?1 WHERE sku = ?2 AND available >= ?1").bind(quantity).bind(sku);
-        if take.execute(&mut *transaction).await?.rows_affected() == 0 {
+        let take = sqlx::query(
+            "UPDATE stock SET available = available - ?1
+              WHERE sku = ?2 AND available >= ?1 AND NOT EXISTS (SELECT 1 FROM released WHERE order_no = ?3)",
+        );
+        if take.bind(quantity).bind(sku).bind(order_no).execute(&mut *transaction).await?.rows_affected() == 0 {
             return Ok(false);
         }
         let note = sqlx::query("INSERT INTO reservations VALUES (?, ?, ?)").bind(order_no).bind(sku).bind(quantity);
@@ -44,29 +44,19 @@ impl Warehouse {
         Ok(true)
     }
 
-    /// Gives back what an order had reserved, if it still has.
+    /// Gives back what an order had reserved, once, and leaves a tombstone: a reservation that comes later, because the
+    /// order service had stalled, would hold goods for ever.
     pub(crate) async fn release(&self, order_no: i64) -> Result<()> {
         let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        give_back(&mut transaction, order_no).await?;
-        Ok(transaction.commit().await?)
-    }
-
-    /// The same for an order that was closed. The event's id is noted in the same transaction, so that it counts once.
-    pub(crate) async fn order_closed(&self, event_id: &str, order_no: i64) -> Result<()> {
-        let mut transaction = self.pool.begin_with("BEGIN IMMEDIATE").await?;
-        let note = sqlx::query("INSERT OR IGNORE INTO seen VALUES (?)").bind(event_id);
-        if note.execute(&mut *transaction).await?.rows_affected() == 1 {
-            give_back(&mut transaction, order_no).await?;
+        let bury = sqlx::query("INSERT OR IGNORE INTO released VALUES (?)").bind(order_no);
+        if bury.execute(&mut *transaction).await?.rows_affected() == 1 {
+            let give = sqlx::query(
+                "UPDATE stock SET available = available + reservations.quantity
+                   FROM reservations WHERE reservations.sku = stock.sku AND reservations.order_no = ?",
+            );
+            give.bind(order_no).execute(&mut *transaction).await?;
+            sqlx::query("DELETE FROM reservations WHERE order_no = ?").bind(order_no).execute(&mut *transaction).await?;
         }
         Ok(transaction.commit().await?)
     }
-}
-
-async fn give_back(transaction: &mut Transaction<'_, Sqlite>, order_no: i64) -> Result<()> {
-    let gone = sqlx::query_as::<_, (String, i64)>("DELETE FROM reservations WHERE order_no = ? RETURNING sku, quantity").bind(order_no);
-    if let Some((sku, quantity)) = gone.fetch_optional(&mut **transaction).await? {
-        let give = sqlx::query("UPDATE stock SET available = available + ? WHERE sku = ?").bind(quantity).bind(sku);
-        give.execute(&mut **transaction).await?;
-    }
-    Ok(())
 }

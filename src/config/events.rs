@@ -33,8 +33,8 @@ impl Default for Events {
             enabled: false,
             include: Vec::new(),
             keep: Span::from_secs(30 * 86_400),
-            // Doubling from five seconds to two hours, the pauses add up to 15 to 30 hours, as chance has it.
-            retry: Retry { attempts: 18, initial: Span::from_secs(5), max: Span::from_secs(7_200) },
+            // Doubling from five seconds to two hours, the pauses add up to 24.8 to 26.9 hours, as chance has it.
+            retry: Retry { attempts: 23, initial: Span::from_secs(5), max: Span::from_secs(7_200) },
             webhooks: Vec::new(),
             stream: None,
         }
@@ -48,6 +48,11 @@ impl Events {
     /// The names of all targets.
     pub fn targets(&self) -> impl Iterator<Item = &str> {
         self.webhooks.iter().map(|webhook| webhook.name.as_str()).chain(self.stream.iter().map(|_| STREAM))
+    }
+
+    /// The names of the targets that hear of no closure, because none is recorded.
+    pub fn untold(&self) -> impl Iterator<Item = &str> {
+        self.targets().filter(|_| !self.enabled)
     }
 }
 
@@ -197,5 +202,23 @@ impl From<WebhookSecret> for String {
 impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}***", Self::PREFIX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn deliveries_are_retried_for_a_day_and_a_few_hours() {
+        let Events { retry, .. } = Events::default();
+        for _ in 0..1_000 {
+            let pauses: Vec<Duration> = (1..).map_while(|failures| retry.pause_after(failures)).collect();
+            assert!(pauses.iter().all(|pause| (retry.initial.get()..=retry.max.get()).contains(pause)), "{pauses:?}");
+            let whole: Duration = pauses.iter().sum();
+            assert!((Duration::from_mins(24 * 60 + 45)..Duration::from_hours(27)).contains(&whole), "{whole:?}");
+        }
     }
 }

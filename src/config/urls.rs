@@ -239,8 +239,7 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-/// The URL of a webhook. Whatever may be a secret in it is hidden: user, password, query, and all of the path but
-/// its first part.
+/// The URL of a webhook. Whatever may be a secret in it is hidden: all but scheme, host and port.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct WebhookUrl(Url);
@@ -290,9 +289,7 @@ impl fmt::Display for WebhookUrl {
         if let Some(port) = url.port() {
             write!(f, ":{port}")?;
         }
-        let mut parts = url.path_segments().into_iter().flatten();
-        write!(f, "/{}", parts.next().unwrap_or_default())?;
-        f.write_str(if parts.next().is_some() || url.query().is_some() { "/***" } else { "" })
+        f.write_str(if url.path() == "/" && url.query().is_none() { "/" } else { "/***" })
     }
 }
 

@@ -10,27 +10,43 @@ const TROUBLE: u32 = 8;
 /// The longest pause between two questions whether the target is well again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// What a failure says of its target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// Nothing: it may be the event's own.
+    None,
+    /// A time of trouble begins.
+    Trouble,
+    /// The target was asked again, and is still in trouble: this would have been any event's failure.
+    StillInTrouble,
+}
+
 /// What is known of a target.
 #[derive(Debug)]
 pub(super) struct Health {
     /// Failures since the last success.
     failures: u32,
-    /// No delivery begins before.
+    /// How often it has failed since the time of trouble began, counted once for each pause.
+    pauses: u32,
+    /// Until when it is not asked, because it is in trouble.
+    pause_until: Option<Instant>,
+    /// Until when it wants to be left alone. Only time ends that.
     rest_until: Option<Instant>,
     gone: bool,
-    pauses: Retry,
+    retry: Retry,
 }
 
 impl Health {
     pub(super) fn new(retry: &Retry) -> Self {
         let longest = retry.max.get().min(LONGEST_PAUSE);
-        let pauses = Retry { attempts: u32::MAX, initial: retry.initial, max: Span::from(longest) };
-        Self { failures: 0, rest_until: None, gone: false, pauses }
+        let retry = Retry { attempts: u32::MAX, initial: retry.initial, max: Span::from(longest) };
+        Self { failures: 0, pauses: 0, pause_until: None, rest_until: None, gone: false, retry }
     }
 
     /// How many deliveries may begin now.
     pub(super) fn room(&self, concurrency: usize, flying: usize) -> usize {
-        if self.gone || self.rest_until.is_some_and(|until| Instant::now() < until) {
+        let now = Instant::now();
+        if self.gone || self.pause_until.max(self.rest_until).is_some_and(|until| now < until) {
             return 0;
         }
         let most = if self.is_troubled() { 1 } else { concurrency };
@@ -40,20 +56,21 @@ impl Health {
     /// Whether that ends a time of trouble.
     pub(super) fn succeeded(&mut self) -> bool {
         let was_troubled = self.is_troubled();
-        self.failures = 0;
-        self.rest_until = None;
+        (self.failures, self.pauses, self.pause_until) = (0, 0, None);
         was_troubled
     }
 
-    /// Whether that begins a time of trouble.
-    pub(super) fn failed(&mut self, now: Instant, rest: Option<Duration>) -> bool {
+    pub(super) fn failed(&mut self, now: Instant, rest: Option<Duration>) -> Sign {
+        self.rest_until = self.rest_until.max(rest.and_then(|rest| now.checked_add(rest)));
         self.failures = self.failures.saturating_add(1);
-        // After so many the pauses have long stopped growing.
-        let in_trouble = self.failures.saturating_sub(TROUBLE - 1).min(32);
-        let pause = if in_trouble > 0 { self.pauses.pause_after(in_trouble) } else { None };
-        let rest = rest.max(pause).and_then(|rest| now.checked_add(rest));
-        self.rest_until = self.rest_until.max(rest);
-        self.failures == TROUBLE
+        // What began before the pause says nothing new.
+        if !self.is_troubled() || self.pause_until.is_some_and(|until| now < until) {
+            return Sign::None;
+        }
+        // After so many they have long stopped growing.
+        self.pauses = self.pauses.saturating_add(1).min(32);
+        self.pause_until = self.retry.pause_after(self.pauses).and_then(|pause| now.checked_add(pause));
+        if self.pauses == 1 { Sign::Trouble } else { Sign::StillInTrouble }
     }
 
     /// Whether that is news.
@@ -78,34 +95,53 @@ mod tests {
         Health::new(&Retry { attempts: 3, initial: Span::from_secs(5), max: Span::from_secs(7_200) })
     }
 
-    #[test]
-    fn a_target_that_fails_in_a_row_is_asked_less_often() {
+    fn troubled() -> Health {
         let mut health = health();
         for _ in 1..TROUBLE {
-            assert!(!health.failed(Instant::now(), None));
+            assert_eq!(health.failed(Instant::now(), None), Sign::None);
             assert_eq!(health.room(8, 0), 8);
         }
-        assert!(health.failed(Instant::now(), None));
+        assert_eq!(health.failed(Instant::now(), None), Sign::Trouble);
+        health
+    }
+
+    #[test]
+    fn a_target_that_fails_in_a_row_is_asked_less_often() {
+        let mut health = troubled();
         assert_eq!(health.room(8, 0), 0, "not before a pause");
-        health.rest_until = None;
+        health.pause_until = None;
         assert_eq!((health.room(8, 0), health.room(8, 1)), (1, 0), "one at a time");
         assert!(health.succeeded());
         assert_eq!((health.room(8, 0), health.room(8, 5)), (8, 3));
     }
 
     #[test]
-    fn a_wish_for_rest_is_granted_at_once() {
+    fn only_a_new_question_is_a_new_sign() {
+        let mut health = troubled();
+        let pause = health.pause_until;
+        assert_eq!(health.failed(Instant::now(), None), Sign::None, "it began before");
+        assert_eq!(health.pause_until, pause);
+        health.pause_until = None;
+        assert_eq!(health.failed(Instant::now(), None), Sign::StillInTrouble);
+    }
+
+    #[test]
+    fn a_wish_for_rest_is_granted_whatever_succeeds_meanwhile() {
         let mut health = health();
-        health.failed(Instant::now(), Some(Duration::from_mins(1)));
+        let now = Instant::now();
+        health.failed(now, Some(Duration::from_mins(1)));
+        health.succeeded();
+        health.failed(now, Some(Duration::from_secs(1)));
         assert_eq!(health.room(8, 0), 0);
+        assert_eq!(health.rest_until, Some(now + Duration::from_mins(1)));
     }
 
     #[test]
     fn pauses_end_after_half_a_minute_even_after_a_year() {
         let mut health = health();
-        health.failures = u32::MAX - 1;
+        (health.failures, health.pauses) = (u32::MAX, u32::MAX);
         let now = Instant::now();
         health.failed(now, None);
-        assert!(health.rest_until.is_some_and(|until| until <= now + 2 * LONGEST_PAUSE));
+        assert!(health.pause_until.is_some_and(|until| until <= now + LONGEST_PAUSE));
     }
 }

@@ -3,7 +3,8 @@
 //! Each target has a relay of its own, so none can hold up another, and none closures. Instances share the work by
 //! claims: a delivery is claimed only when it begins at once, and for no longer than it can take, so what a crashed
 //! relay had in hand is soon another's. A target that fails again and again is asked less often, one event at a
-//! time, and by its first success is trusted again.
+//! time, and by its first success is trusted again. What that one event meets counts for all that were due: otherwise
+//! most of many would never be tried, and never become dead letters.
 
 use std::{
     future::pending,
@@ -17,7 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
-use super::{Answer, Target, health::Health};
+use super::{
+    Answer, Target,
+    health::{Health, Sign},
+};
 use crate::{
     config::Retry,
     store::{Claimed, Failed, Store, StoreError, instance},
@@ -29,6 +33,10 @@ const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 
 /// How much longer than a delivery can take its claim holds: the time to note what came of it.
 const NOTING: Duration = Duration::from_secs(10);
+
+/// For so many deliveries at a time does a failure count, and so often at most: closures come first.
+const PIECE: u32 = 500;
+const PACE: Duration = Duration::from_secs(1);
 
 /// Delivers one target's events.
 #[derive(Debug)]
@@ -50,12 +58,23 @@ pub struct Relay {
 /// A delivery that has ended.
 type Landed = (Claimed, Answer);
 
+/// A failure that counts for all deliveries that were due then.
+struct Common {
+    at: Instant,
+    reason: String,
+    rest: Option<Duration>,
+    /// When the next piece is to be counted.
+    next: Instant,
+}
+
 /// What a relay has in hand.
 struct Hand {
     flying: FuturesUnordered<BoxFuture<'static, Landed>>,
     /// Delivered, or failed, and to be noted in the outbox.
     delivered: Vec<Uuid>,
     failed: Vec<Failed>,
+    /// To be counted for others too.
+    common: Option<Common>,
     health: Health,
     /// Whether there may be more to claim.
     more: bool,
@@ -65,7 +84,8 @@ impl Relay {
     /// Relays until it is told to stop.
     pub async fn run(mut self) {
         let health = Health::new(&self.retry);
-        let mut hand = Hand { flying: FuturesUnordered::new(), delivered: Vec::new(), failed: Vec::new(), health, more: true };
+        let flying = FuturesUnordered::new();
+        let mut hand = Hand { flying, delivered: Vec::new(), failed: Vec::new(), common: None, health, more: true };
         let poll = self.retry.initial.get().clamp(POLL.0, POLL.1);
         let mut away = false;
         while !self.stop.is_cancelled() && !hand.health.is_gone() {
@@ -92,6 +112,7 @@ impl Relay {
     /// Notes what came of deliveries, then begins new ones as far as there is room.
     async fn work(&self, hand: &mut Hand) -> Result<(), StoreError> {
         self.note(hand).await?;
+        self.share_failure(hand).await?;
         let room = self.room(hand);
         if room == 0 {
             return Ok(());
@@ -120,12 +141,13 @@ impl Relay {
         match answer {
             Answer::Delivered => {
                 if hand.health.succeeded() {
+                    hand.common = None;
                     info!(to = target, "the target takes events again");
                 }
                 hand.delivered.push(event);
             }
             Answer::Failed { reason, rest } => {
-                let pause = self.retry.pause_after(claimed.attempt).map(|pause| pause.max(rest.unwrap_or_default()));
+                let pause = self.pause_after(claimed.attempt, rest);
                 if let Some(pause) = pause {
                     let retry_in_s = pause.as_secs_f64();
                     debug!(to = target, %event, order, attempt = claimed.attempt, retry_in_s, reason, "delivery failed; will retry");
@@ -135,8 +157,11 @@ impl Relay {
                         "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
                     );
                 }
-                if hand.health.failed(Instant::now(), rest) {
-                    warn!(to = target, reason, "the target fails; asking it less often");
+                let at = Instant::now();
+                match hand.health.failed(at, rest) {
+                    Sign::None => {}
+                    Sign::Trouble => warn!(to = target, reason, "the target fails; asking it less often"),
+                    Sign::StillInTrouble => hand.common = Some(Common { at, reason: reason.clone(), rest, next: at }),
                 }
                 hand.failed.push(claimed.failed(reason, pause));
             }
@@ -159,6 +184,34 @@ impl Relay {
         debug!(to = self.target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");
         delivered.clear();
         failed.clear();
+        Ok(())
+    }
+
+    /// How long to wait after so many attempts; `None` when that was the last.
+    fn pause_after(&self, attempts: u32, rest: Option<Duration>) -> Option<Duration> {
+        self.retry.pause_after(attempts).map(|pause| pause.max(rest.unwrap_or_default()))
+    }
+
+    /// Counts a failure for a piece of what was due then.
+    async fn share_failure(&self, hand: &mut Hand) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let Some(Common { at, reason, rest, next }) = hand.common.as_mut().filter(|common| common.next <= now) else {
+            return Ok(());
+        };
+        *next = now + PACE;
+        let pause_after = |attempts| self.pause_after(attempts, *rest);
+        let shared = self.store.outbox().share_failure(self.target.name(), reason, at.elapsed(), &pause_after, PIECE).await?;
+        if shared.dead > 0 {
+            error!(
+                to = self.target.name(),
+                events = shared.dead,
+                reason,
+                "events can't be delivered and are dead letters; mend the cause, then run `order-closer dead-letters retry` with their ids"
+            );
+        }
+        if shared.failed < u64::from(PIECE) {
+            hand.common = None;
+        }
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use async_trait::async_trait;
 
 pub use audit::{Event, EventQuery};
 pub use dead_letters::{DeadLetter, DeadOrder, Death};
-pub use deliveries::{Backlog, Claimed, Failed};
+pub use deliveries::{Backlog, Claimed, Failed, Shared};
 pub use migrations::{Migrated, VERSION};
 pub use record::{NewEvent, instance};
 

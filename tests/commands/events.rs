@@ -58,7 +58,7 @@ async fn no_daemon_starts_without_the_tables_that_it_needs() {
 /// What a webhook's settings have to be, and that none of its secrets is told.
 #[tokio::test]
 async fn a_webhook_that_can_not_be() {
-    const URL: &str = "https://user:hunter2@shop.example/hooks/hunter2?token=hunter2";
+    const URL: &str = "https://user:hunter2@shop.example/hunter2/events?token=hunter2";
     const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3";
     let webhook = |name: &str, url: &str, rest: &str| format!("[[events.webhooks]]\nname = '{name}'\nurl = '{url}'\n{rest}\n");
     let good = webhook("a", URL, &format!("secrets = ['{SECRET}']"));
@@ -81,6 +81,6 @@ async fn a_webhook_that_can_not_be() {
         assert!(!refused.stderr.contains("hunter2"), "{refused:#?}");
     }
     let shown = order_closer(&crate::support::Settings::new().add(&good), &["config"]).await.expect_code(0);
-    assert!(shown.stdout.contains("https://shop.example/hooks/***") && shown.stdout.contains("whsec_***"), "{shown:#?}");
+    assert!(shown.stdout.contains("https://shop.example/***") && shown.stdout.contains("whsec_***"), "{shown:#?}");
     assert!(!shown.stdout.contains("hunter2") && !shown.stdout.contains(SECRET), "{shown:#?}");
 }

@@ -1,8 +1,12 @@
 //! The example shop, as its README walks through it.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use serde_json::{Value, json};
+use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 
 use crate::support::{Daemon, OneShot, Redis, Settings, order_closer, ports, process, process::Process, receiver::SECRETS, wait};
 
@@ -28,6 +32,17 @@ impl Shop {
         let response = request.body(body.to_string()).send().await.expect("the shop answers");
         let status = response.status().as_u16();
         (status, serde_json::from_slice(&response.bytes().await.expect("a body")).unwrap_or_default())
+    }
+
+    /// Tells it of a closure, as order-closer does; returns its answer.
+    async fn tell(&self, order_no: i64) -> u16 {
+        let body = json!({ "id": "an event", "data": { "order_id": order_no.to_string() } }).to_string();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+        let webhook = standardwebhooks::Webhook::new(SECRETS[0]).expect("a good secret");
+        let signature = webhook.sign("an event", i64::try_from(now).expect("a near time"), body.as_bytes()).expect("a signature");
+        let request = self.client.post(format!("{}/hooks/order-closed", self.url)).header("webhook-id", "an event");
+        let request = request.header("webhook-timestamp", now).header("webhook-signature", signature);
+        request.body(body).send().await.expect("the shop answers").status().as_u16()
     }
 }
 
@@ -77,9 +92,15 @@ async fn the_walk_through() {
     assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 1_000 })).await.0, 409);
     wait::until("the order is closed", async || shop.get("/orders/2").await["status"] == "closed").await;
     wait::until("the warehouse has its goods back", async || shop.get("/stock/tea").await["available"] == 98).await;
-    let late = shop.post("/orders/2/pay", json!(null)).await;
-    assert_eq!(late, (409, json!({ "paid": false, "refund": true, "status": "closed" })));
-    assert_eq!(shop.get("/orders/1").await["status"], "paid");
+    let state = async |order: i64| shop.get(&format!("/orders/{order}")).await;
+    assert_eq!(state(2).await, json!({ "order_no": 2, "status": "closed", "payment": "expired" }));
+    for _ in 0..2 {
+        let late = shop.post("/orders/2/pay", json!(null)).await;
+        assert_eq!(late, (409, json!({ "paid": false, "refund": true, "status": "closed" })));
+        assert_eq!(state(2).await["payment"], "refunded");
+    }
+    assert_eq!(state(1).await, json!({ "order_no": 1, "status": "paid", "payment": "captured" }));
+    assert_eq!(state(3).await, json!({ "order_no": 3, "status": "cancelled", "payment": "expired" }));
     assert_eq!(shop.post("/hooks/order-closed", json!({ "id": "x", "data": { "order_id": "1" } })).await.0, 401);
 
     // Away while an order expires, the shop is told when it is back.
@@ -92,8 +113,30 @@ async fn the_walk_through() {
     running = start(folder.path(), &redis, port);
     wait::until("the shop listens again", async || process::read(&log).matches("listening").count() == 2).await;
     wait::until("the warehouse has its goods back", async || shop.get("/stock/tea").await["available"] == 98).await;
+    // Killed in the middle of a cancellation, and of a payment whose order then closes.
+    running.kill();
+    change(folder.path(), "warehouse.db", "INSERT INTO reservations VALUES (6, 'tea', 7); UPDATE stock SET available = available - 7")
+        .await;
+    change(folder.path(), "shop.db", "INSERT INTO orders VALUES (6, 'tea', 7, 'cancelling', 0), (7, 'tea', 7, 'pending', 1600000000000)")
+        .await;
+    change(folder.path(), "payments.db", "INSERT INTO payments VALUES (7, 'captured')").await;
+    running = start(folder.path(), &redis, port);
+    wait::until("the shop listens once more", async || process::read(&log).matches("listening").count() == 3).await;
+    assert_eq!(shop.get("/orders/6").await["status"], "cancelled");
+    wait::until("the money goes back", async || shop.get("/orders/7").await["payment"] == "refunded").await;
+    // Told of a closure before it has reserved anything for the order, the warehouse never will.
+    assert_eq!(shop.tell(8).await, 204);
+    assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 1 })).await.0, 409);
+    assert_eq!(shop.get("/stock/tea").await["available"], 98);
     daemon.stop().await;
     running.kill();
+}
+
+/// Changes a database of the shop behind its back.
+async fn change(folder: &std::path::Path, file: &str, sql: &'static str) {
+    let options = SqliteConnectOptions::new().filename(folder.join(file));
+    let mut connection = options.connect().await.expect("the shop has made it");
+    sqlx::raw_sql(sql).execute(&mut connection).await.expect("good SQL");
 }
 
 /// Its settings are a configuration.

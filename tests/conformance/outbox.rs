@@ -1,6 +1,9 @@
 //! Events: written with the closure or not at all, claimed by one at a time, kept until they are delivered.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use order_closer::{
     close::{Closer, Looked, Outcome, Pending},
@@ -272,6 +275,44 @@ pub async fn a_failed_delivery_waits_or_dies(database: Database) {
     assert_eq!(outbox.discard(&id.to_string()).await, Ok(true));
     assert_eq!(outbox.dead_letters().await, Ok(vec![]));
     assert_eq!(events(&*store).await.len(), 3, "the audit log keeps it");
+}
+
+/// Only for those that were due then: not for what somebody has in hand, what was put off, what came later, or what is
+/// another target's.
+pub async fn a_failure_counts_for_all_that_were_due(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=6).await;
+    let store = migrated(&with_events(&database)).await;
+    close(&store, &["1", "2", "3", "4", "5"], Trigger::Expired).await;
+    let outbox = store.outbox();
+    let in_hand = claim(&*store, "one", LONG, 2).await;
+    outbox.settle("one", &[], &[in_hand[0].failed("busy", Some(LONG))]).await.expect("claims can be settled");
+    let failed_at = Instant::now();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    close(&store, &["6"], Trigger::Expired).await;
+
+    let twice = |attempts: u32| (attempts < 2).then_some(Duration::ZERO);
+    let ago = || failed_at.elapsed();
+    let mut shared = Vec::new();
+    for _ in 0..2 {
+        shared.push(outbox.share_failure("one", "it's down", ago(), &twice, 2).await.expect("it can be counted"));
+    }
+    assert_eq!(shared.iter().map(|shared| (shared.failed, shared.dead)).collect::<Vec<_>>(), [(2, 0), (1, 0)], "in pieces, each once");
+    let shared = outbox.share_failure("one", "it's down", Duration::ZERO, &twice, 10).await.expect("it can be counted");
+    assert_eq!((shared.failed, shared.dead), (4, 3), "these had been tried once, and the sixth not at all");
+    let dead = outbox.dead_letters().await.expect("they can be read");
+    assert_eq!(dead.len(), 3);
+    for letter in dead {
+        let DeadLetter::Event { target, death, .. } = letter else { panic!("{letter:?}") };
+        assert_eq!((target.as_str(), death.attempts, death.error.as_str()), ("one", 2, "it's down"));
+    }
+    let sixth = claim(&*store, "one", LONG, 10).await;
+    assert_eq!((claimed_orders(&sixth), sixth[0].attempt), (vec!["6"], 2));
+    assert!(claim(&*store, "two", LONG, 10).await.iter().all(|claimed| claimed.attempt == 1));
+    // What was in hand is its claimant's still.
+    outbox.settle("one", &[in_hand[1].event.id], &[]).await.expect("claims can be settled");
+    let backlog: Vec<_> = outbox.backlog().await.expect("it can be read").into_iter().map(|b| (b.target, b.waiting, b.dead)).collect();
+    assert_eq!(backlog, [("one".into(), 2, 3), ("two".into(), 6, 0)]);
 }
 
 pub async fn dead_orders_are_passed_over(database: Database) {

@@ -1,19 +1,22 @@
 //! What was given up is kept, survives restarts, is in nobody's way, and comes back when somebody says so.
 
+use std::time::Duration;
+
 use super::{
     listening, on_each_database,
     poison::{POISON, cure, poison, settings, three_hundred},
     webhooks::{assert_told, until_delivered},
 };
 use crate::support::{
-    Daemon, Kind, Redis, Settings, Shop, order_closer,
-    receiver::{Behaviour, Receiver},
+    Daemon, Kind, Redis, Settings, Shop, order_closer, ports,
+    receiver::{Behaviour, Receiver, webhook},
     shop::CLOSED,
     wait,
 };
 
 on_each_database! {
     an_order_is_left_alone_until_it_is_put_back
+    an_endpoint_that_never_comes_back_in_time
 }
 
 /// A daemon that gives the poisoned order up.
@@ -139,4 +142,30 @@ async fn an_event_waits_for_its_receiver_to_be_mended() {
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
     assert_eq!(listed(&settings).await.len(), 0);
+}
+
+/// More events than an endpoint in trouble is ever asked with: what the one that is tried meets counts for all.
+async fn an_endpoint_that_never_comes_back_in_time(kind: Kind) {
+    let redis = Redis::start();
+    let port = ports::free();
+    let shop = Shop::open(kind).await;
+    let settings = shop.settings_with(&redis).add(&webhook("till", &format!("http://127.0.0.1:{port}/hook"), ""));
+    let settings = settings.set("events.retry.attempts", 3);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    shop.orders_due_in(1..=600, -1_000).await;
+    let daemon = listening(&settings).await;
+    let dead = "SELECT count(*) FROM order_closer_deliveries WHERE due_at IS NULL";
+    wait::within(Duration::from_secs(20), "all are dead letters", async || shop.database.number(dead).await == 600).await;
+    assert!(daemon.logged("\"ERROR\"") < 60, "one error for many:\n{}", daemon.lines().join("\n"));
+    let letters = listed(&settings).await;
+    for letter in &letters {
+        assert_eq!(letter["attempts"], 3, "{letter}");
+        assert!(letter["error"].as_str().is_some_and(|error| error.to_lowercase().contains("refused")), "{letter}");
+    }
+    let ids: Vec<&str> = letters.iter().map(|letter| letter["id"].as_str().expect("a text")).collect();
+    let receiver = Receiver::on_port(port).await;
+    order_closer(&settings, &[&["dead-letters", "retry"], &ids[..]].concat()).await.expect_code(0);
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
 }

@@ -84,6 +84,7 @@ async fn redis_away_while_orders_close() {
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_appended(&shop, &redis).await;
+    assert_eq!(entries(&redis).len(), 300, "what was given up while Redis was away is not sent later");
 }
 
 #[tokio::test]

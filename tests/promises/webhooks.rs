@@ -1,7 +1,10 @@
 //! Every closure is told, at least once, always under the same id, whatever becomes of the receiver and of the daemon;
 //! and nobody has to wait for a receiver but itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde_json::json;
 
@@ -15,6 +18,7 @@ use crate::support::{
 on_each_database! {
     each_closure_is_told
     a_receiver_that_fails_in_every_way
+    an_endpoint_that_asks_for_a_rest
     killed_between_commit_and_delivery
     two_daemons_share_the_work
 }
@@ -97,17 +101,45 @@ async fn a_receiver_that_fails_in_every_way(kind: Kind) {
         Behaviour::Status(404),
         Behaviour::Later("Sun, 06 Nov 1994 08:49:37 GMT".into()),
         Behaviour::Status(101),
+        Behaviour::Drip,
+        Behaviour::Drop,
     ];
     receiver.next(bad.iter().cycle().take(3 * bad.len()).cloned());
+    receiver.next([Behaviour::Long]);
     shop.orders_due_in(1..=20, -1_000).await;
     let daemon = listening(&settings).await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
     let received = receiver.received();
-    let failed: Vec<_> = received.iter().filter(|one| one.answer != Behaviour::Status(200)).collect();
+    let failed: Vec<_> = received.iter().filter(|one| !one.answer.takes()).collect();
     assert_eq!(failed.len(), 3 * bad.len(), "each failure was seen, and survived");
     assert_eq!(received.len(), failed.len() + 20, "what has arrived does not come again");
+}
+
+/// Whatever else it has taken meanwhile, an endpoint that asks for a rest has it, and so has the event that it refused.
+async fn an_endpoint_that_asks_for_a_rest(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "")).await;
+    let slow = Behaviour::Slow(Duration::from_millis(200));
+    receiver.usually(slow.clone());
+    receiver.next([Behaviour::Later("3".into())].into_iter().chain(vec![slow; 20]).chain([Behaviour::LaterThan(4)]));
+    shop.orders_due_in(1..=100, -1_000).await;
+    let daemon = listening(&settings).await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+    let received = receiver.received();
+    let refusals: Vec<_> = received.iter().filter(|one| !one.answer.takes()).collect();
+    assert_eq!(refusals.len(), 2);
+    for refusal in refusals {
+        // What was on its way may still arrive; a date has whole seconds.
+        let rest = refusal.at + Duration::from_secs(1)..refusal.at + Duration::from_millis(2_900);
+        let intruders: Vec<_> = received.iter().filter(|one| rest.contains(&one.at)).map(|one| one.at - refusal.at).collect();
+        assert_eq!(intruders, [] as [Duration; 0], "after {:?}", refusal.answer);
+        let again = received.iter().find(|one| one.id() == refusal.id() && one.at > refusal.at).expect("it came again");
+        assert!(again.timestamp() >= refusal.timestamp() + 2, "each attempt is signed anew");
+    }
 }
 
 /// The receiver has the event in hand when the daemon dies; another daemon takes it over.
@@ -127,11 +159,33 @@ async fn killed_between_commit_and_delivery(kind: Kind) {
     assert_told(&shop, &receiver).await;
 }
 
+/// The other one has been there all along.
+#[tokio::test]
+async fn killed_beside_another() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(Kind::MariaDb, &redis, &receiver.webhook("a", "timeout = '4s'")).await;
+    receiver.usually(Behaviour::Hang);
+    shop.orders_due_in(1..=30, -1_000).await;
+    let daemon = listening(&settings).await;
+    wait::until("some events are on their way", async || receiver.received().len() >= 8).await;
+    let other = listening(&settings).await;
+    daemon.kill();
+    let in_hand: BTreeSet<String> = receiver.received().iter().map(|one| one.id()).collect();
+    receiver.usually(Behaviour::Status(200));
+    until_delivered(&shop).await;
+    other.stop().await;
+    assert_told(&shop, &receiver).await;
+    let taken: BTreeSet<String> = receiver.received().iter().filter(|one| one.answer.takes()).map(|one| one.id()).collect();
+    assert!(in_hand.len() >= 8 && in_hand.is_subset(&taken), "the same events");
+}
+
 async fn two_daemons_share_the_work(kind: Kind) {
     let (redis, receiver) = (Redis::start(), Receiver::start().await);
     let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "")).await;
+    // Long enough for the other one to come across it.
+    receiver.usually(Behaviour::Slow(Duration::from_millis(300)));
     let daemons = [listening(&settings).await, listening(&settings).await];
-    shop.orders_due_in(1..=600, 1_000).await;
+    shop.orders_due_in(1..=200, 1_000).await;
     shop.write_keys(&redis, 0).await;
     shop.until_all_settled().await;
     until_delivered(&shop).await;
@@ -212,17 +266,72 @@ async fn an_endpoint_that_hangs_holds_up_nobody_else() {
 async fn only_a_certificate_that_is_trusted_will_do() {
     let folder = process::folder();
     let certificate = folder.path().join("ca.pem");
-    let (redis, receiver) = (Redis::start(), Receiver::with_tls(&certificate).await);
-    let (shop, settings) = shop_with(Kind::Sqlite, &redis, &receiver.webhook("a", "")).await;
+    let redis = Redis::start();
+    let trusting = format!("ca_file = '{}'", certificate.display());
+    for (receiver, more) in [
+        (Receiver::with_tls(&folder.path().join("unknown.pem")).await, ""),
+        (Receiver::with_certificate(&certificate, "localhost", 2020).await, trusting.as_str()),
+    ] {
+        assert_distrusted(&redis, &receiver, more).await;
+    }
+    assert_distrusted(&redis, &Receiver::with_certificate(&certificate, "shop.example", 4096).await, &trusting).await;
+    let receiver = Receiver::with_tls(&certificate).await;
+    let (shop, settings) = shop_with(Kind::Sqlite, &redis, &receiver.webhook("a", &trusting)).await;
     shop.order(1, -1_000).await;
-    let daemon = listening(&settings.clone().set("log.level", "debug")).await;
+    let daemon = listening(&settings).await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+}
+
+/// The daemon says that it is the certificate, and sends nothing.
+async fn assert_distrusted(redis: &Redis, receiver: &Receiver, more: &str) {
+    let (shop, settings) = shop_with(Kind::Sqlite, redis, &receiver.webhook("a", more)).await;
+    shop.order(1, -1_000).await;
+    let daemon = listening(&settings.set("log.level", "debug")).await;
     let failure = daemon.until_logged("delivery failed; will retry").await;
     assert!(failure.to_lowercase().contains("certificate"), "{failure}");
     daemon.stop().await;
     assert_eq!(receiver.received().len(), 0);
-    let trusting = receiver.webhook("a", &format!("ca_file = '{}'", certificate.display()));
-    let daemon = listening(&settings.add(&trusting)).await;
+}
+
+/// Events that were recorded before are still told when no more are recorded.
+#[tokio::test]
+async fn switched_off_with_events_waiting() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(Kind::Postgres, &redis, &receiver.webhook("a", "")).await;
+    shop.orders_due_in(1..=5, -1_000).await;
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    let daemon = listening(&settings.set("events.enabled", false)).await;
+    assert!(daemon.lines().join("\n").contains("nobody is told of further closures"), "{:?}", daemon.lines());
     until_delivered(&shop).await;
-    daemon.stop().await;
     assert_told(&shop, &receiver).await;
+    shop.order(6, -1_000).await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    assert_eq!(events(&shop).await.len(), 5);
+}
+
+/// Delivered events go when they are old, those that wait never.
+#[tokio::test]
+async fn old_events_are_pruned_by_the_daemon() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let both = receiver.webhook("a", "") + &Receiver::gone_entry("b");
+    let (shop, settings) = shop_with(Kind::Sqlite, &redis, &both).await;
+    shop.orders_due_in(1..=3, -1_000).await;
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    let daemon = listening(&settings.clone()).await;
+    wait::until_eq("the number of events taken", 3, async || receiver.taken().len()).await;
+    daemon.stop().await;
+    // Given up for one order.
+    let given_up = shop.database.rows("SELECT order_no FROM orders ORDER BY order_no LIMIT 1").await[0][0].clone().expect("a number");
+    shop.database
+        .execute(&format!(
+            "DELETE FROM order_closer_deliveries WHERE event_id = (SELECT id FROM order_closer_events WHERE order_id = '{given_up}')"
+        ))
+        .await;
+    let daemon = listening(&settings.set("events.keep", "1ms")).await;
+    wait::until_eq("the number of events", 2, async || events(&shop).await.len()).await;
+    daemon.stop().await;
+    assert!(!events(&shop).await.values().any(|order| order.to_string() == given_up));
 }

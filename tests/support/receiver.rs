@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
@@ -13,7 +13,7 @@ use axum::{
     http::{HeaderMap, Response, header},
 };
 use futures::stream;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{
@@ -32,17 +32,36 @@ pub enum Behaviour {
     Status(u16),
     /// Answers 429 with this `Retry-After`.
     Later(String),
+    /// Answers 503 with a `Retry-After` that is the date in so many seconds.
+    LaterThan(u64),
+    /// Answers 200 after a while.
+    Slow(Duration),
+    /// Answers 200 with a longer body than anybody wants to read.
+    Long,
     /// Answers 307 with another path of its own.
     Redirect,
     /// Never answers.
     Hang,
+    /// Answers 200 with a body that never ends.
+    Drip,
     /// Answers 200, promises more of a body than comes, and closes the connection.
     Break,
+    /// Closes the connection without an answer.
+    Drop,
+}
+
+impl Behaviour {
+    /// Whether the event has been taken.
+    pub fn takes(&self) -> bool {
+        matches!(self, Self::Status(200..300) | Self::Slow(_) | Self::Long)
+    }
 }
 
 /// One request.
 #[derive(Debug, Clone)]
 pub struct Received {
+    /// When it came.
+    pub at: Instant,
     /// The path.
     pub path: String,
     /// The headers.
@@ -57,6 +76,11 @@ impl Received {
     /// The event's id, by the header.
     pub fn id(&self) -> String {
         self.headers["webhook-id"].to_str().expect("text").to_owned()
+    }
+
+    /// When it was signed, in seconds since 1970.
+    pub fn timestamp(&self) -> u64 {
+        self.headers["webhook-timestamp"].to_str().expect("text").parse().expect("a number")
     }
 
     /// The body.
@@ -112,7 +136,15 @@ impl Receiver {
 
     /// One that speaks TLS by a certificate of its own for `localhost`, which is written to a file.
     pub async fn with_tls(certificate: &Path) -> Self {
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".into()]).expect("a certificate");
+        Self::with_certificate(certificate, "localhost", 4096).await
+    }
+
+    /// One at `localhost` whose certificate is for this host, and good until this year.
+    pub async fn with_certificate(certificate: &Path, host: &str, until: i32) -> Self {
+        let mut parameters = CertificateParams::new([host.to_owned()]).expect("a name");
+        parameters.not_after = date_time_ymd(until, 1, 1);
+        let signing_key = KeyPair::generate().expect("a key");
+        let cert = parameters.self_signed(&signing_key).expect("a certificate");
         std::fs::write(certificate, cert.pem()).expect("a file can be written");
         let key = signing_key.serialize_der().try_into().expect("a key");
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -158,6 +190,11 @@ impl Receiver {
         entry(name, &self.url, "")
     }
 
+    /// The settings of an endpoint where nobody listens, to be appended to those of another.
+    pub fn gone_entry(name: &str) -> String {
+        entry(name, &format!("http://127.0.0.1:{}/hook", super::ports::free()), "")
+    }
+
     /// What it does from now on.
     pub fn usually(&self, behaviour: Behaviour) {
         self.lock().usual = behaviour;
@@ -176,7 +213,7 @@ impl Receiver {
     /// How often each order was taken.
     pub fn taken(&self) -> BTreeMap<i64, u32> {
         let mut taken = BTreeMap::new();
-        for one in self.received().iter().filter(|one| matches!(one.answer, Behaviour::Status(200..300))) {
+        for one in self.received().iter().filter(|one| one.answer.takes()) {
             *taken.entry(one.order()).or_default() += 1;
         }
         taken
@@ -191,7 +228,7 @@ impl Receiver {
     fn note(&self, path: String, headers: HeaderMap, body: String) -> (String, Behaviour) {
         let mut shared = self.lock();
         let answer = shared.next.pop_front().unwrap_or_else(|| shared.usual.clone());
-        let received = Received { path, headers, body, answer: answer.clone() };
+        let received = Received { at: Instant::now(), path, headers, body, answer: answer.clone() };
         let id = received.id();
         shared.received.push(received);
         if !shared.in_hand.insert(id.clone()) {
@@ -215,23 +252,40 @@ async fn answer(State(receiver): State<Receiver>, request: Request) -> Response<
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let (id, behaviour) = receiver.note(parts.uri.path().to_owned(), parts.headers, String::from_utf8_lossy(&body).into_owned());
+    let _in_hand = InHand(&receiver, &id);
     let response = Response::builder();
     let response = match behaviour {
         Behaviour::Status(status) => response.status(status).body(Body::from("noted")),
         Behaviour::Later(when) => response.status(429).header(header::RETRY_AFTER, when).body(Body::empty()),
+        Behaviour::LaterThan(seconds) => {
+            let when = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds));
+            response.status(503).header(header::RETRY_AFTER, when).body(Body::empty())
+        }
+        Behaviour::Slow(pause) => {
+            tokio::time::sleep(pause).await;
+            response.status(200).body(Body::empty())
+        }
+        Behaviour::Long => response.status(200).body(Body::from(vec![b'x'; 1_000_000])),
         Behaviour::Redirect => response.status(307).header(header::LOCATION, "/elsewhere").body(Body::empty()),
         Behaviour::Hang => {
             // Nobody is to wait for as long as that; what was in hand is not any more when the connection closes.
-            let _in_hand = InHand(&receiver, &id);
             tokio::time::sleep(Duration::from_hours(1)).await;
             response.status(500).body(Body::empty())
+        }
+        Behaviour::Drip => {
+            let drops = stream::unfold((), async |()| {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Some((Ok::<_, std::io::Error>(Bytes::from_static(b".")), ()))
+            });
+            response.status(200).body(Body::from_stream(drops))
         }
         Behaviour::Break => {
             let pieces = stream::iter([Ok(Bytes::from_static(b"half")), Err(std::io::Error::other("broken off"))]);
             response.status(200).header(header::CONTENT_LENGTH, 1_000).body(Body::from_stream(pieces))
         }
+        // The connection's task ends, and the connection with it; without the panic's message.
+        Behaviour::Drop => std::panic::resume_unwind(Box::new("closed")),
     };
-    receiver.lock().in_hand.remove(&id);
     response.expect("a response")
 }
 

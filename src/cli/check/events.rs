@@ -10,6 +10,16 @@ use crate::{
 const TABLES: &str = "own tables";
 
 pub(super) async fn examine(config: &Config, store: &dyn Store) -> Vec<Finding> {
+    let mut findings = tables(config, store).await;
+    let untold: Vec<&str> = config.events.untold().collect();
+    if !untold.is_empty() {
+        let found = format!("enabled is false, so these targets are told nothing: {}", untold.join(", "));
+        findings.push(Finding::warn("events", found, "set enabled = true under [events]"));
+    }
+    findings
+}
+
+async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     let outbox = store.outbox();
     if !outbox.is_ready() {
         return vec![if config.events.enabled {
@@ -19,9 +29,6 @@ pub(super) async fn examine(config: &Config, store: &dyn Store) -> Vec<Finding> 
         }];
     }
     let mut findings = vec![Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))];
-    if !config.events.enabled {
-        return findings;
-    }
     match outbox.backlog().await {
         Ok(backlog) => findings.extend(targets(config, &backlog)),
         Err(error) => {

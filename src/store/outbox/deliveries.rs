@@ -1,6 +1,6 @@
 //! Deliveries: claimed by one relay at a time, then done, put off, or dead.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use uuid::Uuid;
 
@@ -40,6 +40,15 @@ impl Claimed {
     pub fn failed(&self, error: impl Into<String>, retry_in: Option<Duration>) -> Failed {
         Failed { event: self.event.id, error: error.into(), retry_in, until: self.until }
     }
+}
+
+/// What came of a failure that counts for more deliveries than its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shared {
+    /// For how many it counts.
+    pub failed: u64,
+    /// How many of them are dead letters now.
+    pub dead: u64,
 }
 
 /// What waits for one target.
@@ -130,6 +139,72 @@ impl Outbox {
             link.change(&update, &values).await?;
         }
         Ok(())
+    }
+
+    /// Counts a failure of `ago` for deliveries that were due then and nobody has in hand, those longest due first: each
+    /// has been tried once more, and waits as `pause_after` has it for so many attempts, or becomes a dead letter.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn share_failure(
+        &self,
+        target: &str,
+        error: &str,
+        ago: Duration,
+        pause_after: &(dyn Fn(u32) -> Option<Duration> + Sync),
+        limit: u32,
+    ) -> Result<Shared> {
+        let mut work = self.backend.begin().await?;
+        let shared = async {
+            let mut shared = Shared::default();
+            for (attempts, due) in self.lock_due(work.link(), target, ago, limit).await? {
+                let pause = pause_after(u32::try_from(attempts).unwrap_or(u32::MAX));
+                let failed = self.fail_in(work.link(), target, error, &due, attempts, pause).await?;
+                shared.failed += failed;
+                shared.dead += if pause.is_none() { failed } else { 0 };
+            }
+            Ok(shared)
+        };
+        let shared = shared.await;
+        finish(work, shared).await
+    }
+
+    /// What was due so long ago, by the number of attempts that each will have had.
+    async fn lock_due(&self, link: &mut dyn Link, target: &str, ago: Duration, limit: u32) -> Result<BTreeMap<i64, Vec<Uuid>>> {
+        let (words, now) = (&self.words, self.words.now);
+        // In: ?1 target, ?2 how long ago, ?3 how many. Out: ids and attempts. Locks the deliveries, skips locked ones.
+        let select = words.statement(&format!(
+            "SELECT CAST(event_id AS CHAR(36)), attempts FROM {} WHERE target = ?1 AND due_at <= {now} - ?2 ORDER BY due_at LIMIT ?3{}",
+            words.deliveries(),
+            words.skip_locked
+        ));
+        let rows = link.fetch(&select, &[target.into(), micros(ago).into(), i64::from(limit).into()]).await?;
+        let mut due: BTreeMap<i64, Vec<Uuid>> = BTreeMap::new();
+        for mut fields in rows {
+            let event = uuid(&fields.text()?)?;
+            due.entry(fields.integer()? + 1).or_default().push(event);
+        }
+        Ok(due)
+    }
+
+    async fn fail_in(
+        &self,
+        link: &mut dyn Link,
+        target: &str,
+        error: &str,
+        events: &[Uuid],
+        attempts: i64,
+        pause: Option<Duration>,
+    ) -> Result<u64> {
+        let (words, now) = (&self.words, self.words.now);
+        // In: ?1 target, ?2 attempts, ?3 the pause or NULL, ?4 the error. Locked above.
+        let update = words.passing(&format!(
+            "UPDATE {} SET attempts = ?2, due_at = {now} + ?3, claimed_by = NULL, failed_at = {now}, error = ?4 \
+             WHERE target = ?1 AND event_id IN ({})",
+            words.deliveries(),
+            listed(events.iter())
+        ));
+        link.change(&update, &[target.into(), attempts.into(), Value::Integer(pause.map(micros)), error.into()]).await
     }
 
     /// What waits for each target that has anything waiting. Reads all deliveries; locks nothing.

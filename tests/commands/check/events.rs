@@ -27,6 +27,16 @@ async fn tables_and_targets() {
         let (_, sql) = report.mend("targets").split_once("give up what waits: ").expect("some SQL");
         shop.database.execute(sql).await;
         assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
+        // Named, but told nothing, with or without tables.
+        let off = renamed.set("events.enabled", false);
+        for tables in ["version 1", "none that this program could use"] {
+            let report = Report::of(&off, 0).await;
+            assert_eq!(report.wrong(), ["events"], "{kind:?}");
+            report.assert("own tables", "ok", tables);
+            report.assert("events", "warn", "are told nothing: desk");
+            assert!(report.mend("events").contains("enabled = true"));
+            shop.database.execute("DROP TABLE IF EXISTS order_closer_migrations").await;
+        }
     }
     assert_eq!(receiver.received().len(), 0);
 }
