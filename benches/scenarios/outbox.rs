@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{burst::median, steady::ARTICLES};
+use super::steady::ARTICLES;
 use crate::{
     flash_sale,
     options::{Base, Options},
     plots,
     progress::Progress,
-    report::{Figures, Goal},
+    report::{Figures, Goal, median},
     servers,
     servers::Server,
     table::{Table, grouped, rounded},
