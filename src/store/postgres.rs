@@ -1,5 +1,7 @@
 //! PostgreSQL: `FOR UPDATE SKIP LOCKED`, ids as one array parameter.
 
+mod catalogue;
+mod moment;
 mod outbox;
 mod schema;
 mod zone;

@@ -1,6 +1,7 @@
 //! SQLite: `BEGIN IMMEDIATE` locks the whole database, ids travel as one JSON parameter.
 
 mod affinity;
+mod catalogue;
 mod moment;
 mod outbox;
 mod schema;
