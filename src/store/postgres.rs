@@ -216,6 +216,11 @@ impl Transaction for Open {
         self.change(self.schema.update.clone(), ids).await
     }
 
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(texts(ids));
+        Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
+    }
+
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         for statement in &schema.close_sql {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::{AssertSqlSafe, Postgres as Driver, SqlSafeStr, SqlStr};
 
 use super::{
-    catalogue::{columns, id_cast, id_kind, indexes, server_encoding, status_kind, table_oid},
+    catalogue::{Relation, columns, id_cast, id_kind, indexes, lacking, relation, server_encoding, status_kind, table_oid},
     moment::Moment,
     outbox::words,
     zone::SessionZone,
@@ -15,10 +15,11 @@ use crate::{
     order::IdKind,
     store::{
         Catalogue, ClockReading, Misfit, OpenError, StoreError,
-        catalogue::{Asked, Described},
+        catalogue::{Asked, Described, TableKind},
         close_sql::CloseStatement,
         mapping::{
-            Names, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column, plus_micros, quoted,
+            Names, StatusLiterals, close_statements, filter_condition, filter_looks_elsewhere, further_assignments, included,
+            no_such_column, plus_micros, quoted,
         },
         outbox::{OwnTables, Recorder},
         session::Session,
@@ -40,11 +41,13 @@ pub(super) struct Due {
 pub(super) struct Schema {
     pub(super) id_kind: IdKind,
     pub(super) unpaid: Vec<String>,
-    /// None where it could not tell two rows of one id, or could not return the deadline that it judged by.
+    /// None where it could not tell two rows of one id, or a trigger's doings afterwards, or could not return the deadline
+    /// that it judged by; or where the filter looks at other rows: those it would see as they were before the lock.
     pub(super) close_due: Option<SqlStr>,
     pub(super) lock: SqlStr,
     pub(super) peek: SqlStr,
     pub(super) update: SqlStr,
+    pub(super) count_closed: SqlStr,
     pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
     pub(super) own: OwnTables,
     pub(super) recorder: Option<Arc<Recorder>>,
@@ -54,8 +57,11 @@ pub(super) struct Schema {
     sample: SqlStr,
     names: Names,
     oid: i64,
+    relation: Relation,
     described: Described,
     unpaid_list: String,
+    /// The condition on what the sweep reads.
+    swept: String,
 }
 
 fn sql(text: String) -> SqlStr {
@@ -67,7 +73,8 @@ impl Schema {
         let names = Names::new(config, '"');
         let oid = table_oid(session, config, &names).await?;
         let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(config.orders.id.as_str()));
-        let own = own_tables(session, oid).await?;
+        let relation = relation(session, oid).await?;
+        let own = OwnTables::find(session, words(&relation.schema)).await?;
         let columns = columns(session, oid).await?;
         let unicode = server_encoding(session).await? == "UTF8";
         let find = |key: &'static str, name: &str| {
@@ -102,6 +109,8 @@ impl Schema {
         let unpaid_list = literals.unpaid_list();
         let deadline_micros = moment.micros(plus_micros(config));
         let row = format!("{id_name}::text, {status_name}::text, {deadline_micros}, {NOW}");
+        // A type may take 'PENDING' for 'pending'. The judge does not, and the sweep would find such an order for ever.
+        let has_status = |list: &str| format!("{status_name} IN ({list}){}", status.exactly(status_name, &format!("IN ({list})")));
         // In: ids, a horizon in microseconds. Out: deadlines that are real and within it.
         let within = |horizon: &str| moment.within(horizon, plus_micros(config));
 
@@ -113,8 +122,9 @@ impl Schema {
                     // In: $1 horizon, $2 page size, $3 and $4 the place to continue after. Out: rows in the
                     // order of deadlines. Locks nothing.
                     sql(format!(
-                        "SELECT {row}, {deadline}::text FROM {table} WHERE {status_name} = {status} AND {within} AND {id_name} IS NOT NULL{after}{not_dead}{filter} \
+                        "SELECT {row}, {deadline}::text FROM {table} WHERE {has_status} AND {within} AND {id_name} IS NOT NULL{after}{not_dead}{filter} \
                          ORDER BY {by_deadline}, {by_id} LIMIT $2",
+                        has_status = has_status(status),
                         deadline = names.deadline,
                         within = within("$1"),
                     ))
@@ -124,28 +134,35 @@ impl Schema {
             })
             .collect();
 
-        let listed = format!("{id_name} = ANY($1::text[]::{id_type}[])");
+        let listed = format!("{id_name} = ANY($1::text[]::{id_type}[]){}", id.exactly(id_name, "= ANY($1::text[])"));
         let set = format!("SET {status_name} = {}{}", literals.closed, further_assignments(config, '"'));
-        // In: $1 ids. Out: the rows changed, with a status that they had. Locks them; waits for locks. Status and deadline
-        // are compared as expressions: an index on them would have it read all orders that are due.
+        // In: $1 ids. Out: the rows changed, with a status that they had, or none if a trigger has set another than ours.
+        // Locks them; waits for locks. Status and deadline are compared as expressions: an index on them would have it read
+        // all orders that are due.
         let close_due = sql(format!(
-            "UPDATE {table} {set} WHERE {listed} AND {status_name}::text IN ({unpaid_texts}) AND {deadline_micros} <= {NOW}{filter} \
-             RETURNING {id_name}::text, {had}::text, {deadline_micros}, {NOW}",
-            unpaid_texts = literals.unpaid.iter().map(|status| format!("{status}::text")).collect::<Vec<_>>().join(", "),
+            "UPDATE {table} {set} WHERE {listed} AND {status_text} IN ({unpaid_texts}) AND {deadline_micros} <= {NOW}{filter} \
+             RETURNING {id_name}::text, CASE WHEN {status_name} = {closed} THEN ({had})::text END, {deadline_micros}, {NOW}",
+            status_text = status.text(status_name),
+            unpaid_texts = literals.unpaid.iter().map(|status| format!("({status})::text")).collect::<Vec<_>>().join(", "),
+            closed = literals.closed,
             had = literals.unpaid[0],
         ));
+
+        let at_once = id_is_unique && !relation.has_triggers && !orders.sets(&orders.deadline.column) && !filter_looks_elsewhere(config);
 
         Ok(Self {
             id_kind: id_kind(id, unicode)?,
             unpaid: literals.unpaid_texts.clone(),
-            close_due: (id_is_unique && !orders.sets(&orders.deadline.column)).then_some(close_due),
+            close_due: at_once.then_some(close_due),
             // In: $1 ids. Out: their rows. Locks the rows until the end of the transaction, skips locked ones.
             lock: sql(format!("SELECT {row} FROM {table} WHERE {listed}{filter} ORDER BY {by_id} FOR UPDATE SKIP LOCKED")),
             // In: $1 ids. Out: their rows as last committed. Locks nothing.
             peek: sql(format!("SELECT {row} FROM {table} WHERE {listed}{filter}")),
             // In: $1 ids, whose rows are locked. Out: the number of rows changed. The status is asked once more for
             // tables in which an id is not unique.
-            update: sql(format!("UPDATE {table} {set} WHERE {listed} AND {status_name} IN ({unpaid_list}){filter}")),
+            update: sql(format!("UPDATE {table} {set} WHERE {listed} AND {}{filter}", has_status(&unpaid_list))),
+            // In: $1 ids. Out: one number. Locks nothing. Not filtered, as below.
+            count_closed: sql(format!("SELECT count(*) FROM {table} WHERE {listed} AND {}", has_status(&literals.closed))),
             close_sql: close_statements(config, false, |template| sql(template.render(&ids)))?,
             // In: $1 ids, of closed orders. Out: id and what events carry. Not filtered: closing may have changed what the
             // filter asks.
@@ -162,7 +179,8 @@ impl Schema {
             own,
             due,
             count_overdue: sql(format!(
-                "SELECT count(*) FROM {table} WHERE {status_name} IN ({unpaid_list}) AND {} AND {id_name} IS NOT NULL{not_dead}{filter}",
+                "SELECT count(*) FROM {table} WHERE {} AND {} AND {id_name} IS NOT NULL{not_dead}{filter}",
+                has_status(&unpaid_list),
                 within("$1")
             )),
             // Out: id, stored text and meaning of the latest deadline among a few rows.
@@ -175,8 +193,10 @@ impl Schema {
                 zone.describe(),
                 matches!(moment, Moment::Local { .. }),
             ),
+            swept: format!("{} AND {}{filter}", has_status(&unpaid_list), within("0")),
             names,
             oid,
+            relation,
             unpaid_list,
         })
     }
@@ -187,15 +207,19 @@ impl Schema {
         let clock = clock(session).await?;
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
-        let indexes = indexes(session, self.oid).await?;
         let Names { table, id, deadline, status } = &self.names;
-        // A partitioned table takes no index concurrently.
-        let partitioned = sqlx::query_scalar::<_, bool>("SELECT relkind = 'p' FROM pg_class WHERE oid = $1::oid").bind(self.oid);
-        let concurrently = if session.run(|connection| partitioned.fetch_one(connection)).await? { "" } else { " CONCURRENTLY" };
+        let mut indexes = indexes(session, self.oid).await?;
+        let lacking = lacking(session, self.oid, table, &self.swept).await?;
+        indexes.retain(|index| !lacking.contains(&index.name));
+        // A partitioned table takes no index concurrently, and a unique one only with what it is partitioned by.
+        let kind = self.relation.kind();
+        let (concurrently, unique) = if kind == TableKind::Partitioned { ("", "") } else { (" CONCURRENTLY", "UNIQUE ") };
         Ok(self.described.catalogue(Asked {
             product,
             clock,
+            table: kind,
             sample,
+            swept_late: None,
             indexes,
             // With one unpaid status the index's own condition says it all, and the planner leaves out the query's.
             drops_implied: self.unpaid.len() == 1,
@@ -204,7 +228,7 @@ impl Schema {
             } else {
                 format!("CREATE INDEX{concurrently} ON {table} ({status}, {deadline}, {id}) WHERE {status} IN ({});", self.unpaid_list)
             },
-            create_id_index: format!("CREATE UNIQUE INDEX{concurrently} ON {table} ({id});"),
+            create_id_index: format!("CREATE {unique}INDEX{concurrently} ON {table} ({id});"),
         }))
     }
 }
@@ -215,14 +239,4 @@ pub(super) async fn clock(session: &mut Session<Driver>) -> Result<ClockReading,
     let started = std::time::Instant::now();
     let micros = session.run(|connection| clock.fetch_one(connection)).await?;
     Ok(ClockReading { micros, round_trip: started.elapsed() })
-}
-
-/// Our own tables, in the schema of the orders table.
-async fn own_tables(session: &mut Session<Driver>, oid: i64) -> Result<OwnTables, OpenError> {
-    let select = sqlx::query_scalar::<_, String>(
-        "SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
-    )
-    .bind(oid);
-    let schema = session.run(|connection| select.fetch_one(connection)).await?;
-    OwnTables::find(session, words(&schema)).await
 }

@@ -6,7 +6,12 @@ use super::affinity::Affinity;
 use crate::{
     config::{Config, Status},
     order::{Charset, IdKind},
-    store::{Misfit, StoreError, catalogue::Index, mapping::StatusKind, session::Session},
+    store::{
+        Misfit, StoreError,
+        catalogue::{Index, TableKind},
+        mapping::StatusKind,
+        session::Session,
+    },
 };
 
 /// A column of the catalogue.
@@ -54,6 +59,16 @@ pub(super) async fn indexes(
     Ok(indexes)
 }
 
+/// What the table is, by its name in its schema.
+pub(super) async fn table_kind(session: &mut Session<Driver>, schema: &str, table: &str) -> Result<TableKind, StoreError> {
+    let select =
+        sqlx::query_scalar::<_, bool>("SELECT type = 'view' FROM pragma_table_list WHERE schema = ?1 AND name = ?2 COLLATE NOCASE")
+            .bind(schema)
+            .bind(table);
+    let view = session.run(|connection| select.fetch_one(connection)).await?;
+    Ok(if view { TableKind::View } else { TableKind::Plain })
+}
+
 pub(super) async fn no_such_table(session: &mut Session<Driver>, config: &Config) -> Result<Misfit, StoreError> {
     let select = sqlx::query_scalar::<_, String>(
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT 20",
@@ -78,12 +93,14 @@ pub(super) fn rowid_alias(columns: &[Column]) -> Option<String> {
 }
 
 /// Where the declaration does not say, the configured statuses do.
-pub(super) fn status_kind(column: &Column, config: &Config) -> StatusKind {
+pub(super) fn status_kind(column: &Column, config: &Config) -> Result<StatusKind, Misfit> {
     match (Affinity::of(&column.declared), &config.orders.closed) {
-        (Affinity::Integer, _) => StatusKind::Integer,
-        (Affinity::Text, _) => StatusKind::Text,
-        (Affinity::Blob | Affinity::Real | Affinity::Numeric, Status::Integer(_)) => StatusKind::Integer,
-        (Affinity::Blob | Affinity::Real | Affinity::Numeric, Status::Text(_)) => StatusKind::Text,
+        (Affinity::Integer, _) | (Affinity::Blob | Affinity::Numeric, Status::Integer(_)) => Ok(StatusKind::Integer),
+        (Affinity::Text, _) | (Affinity::Blob | Affinity::Numeric, Status::Text(_)) => Ok(StatusKind::Text),
+        // It makes 0.0 of 0.
+        (Affinity::Real, _) => {
+            Err(Misfit(format!("orders.status: the column {} is {}; a status is a whole number or text", column.name, shown(column))))
+        }
     }
 }
 

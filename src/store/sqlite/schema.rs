@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, Sqlite as Driver};
 
 use super::{
-    catalogue::{columns, id_kind, indexes, no_such_table, rowid_alias, shown, status_kind},
+    catalogue::{columns, id_kind, indexes, no_such_table, rowid_alias, shown, status_kind, table_kind},
     moment::{Moment, NOW},
     outbox::words,
 };
@@ -14,7 +14,7 @@ use crate::{
     order::{IdKind, OrderId},
     store::{
         Catalogue, ClockReading, OpenError, StoreError,
-        catalogue::{Asked, Described},
+        catalogue::{Asked, Described, Index},
         close_sql::CloseStatement,
         mapping::{
             Names, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column, plus_micros, quoted,
@@ -41,6 +41,7 @@ pub(super) struct Schema {
     pub(super) unpaid: Vec<String>,
     pub(super) read: SqlStr,
     pub(super) update: SqlStr,
+    pub(super) count_closed: SqlStr,
     pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
     pub(super) own: OwnTables,
     pub(super) recorder: Option<Arc<Recorder>>,
@@ -50,6 +51,9 @@ pub(super) struct Schema {
     /// To be added up.
     pub(super) count_overdue: Vec<SqlStr>,
     sample: SqlStr,
+    swept_late: Option<SqlStr>,
+    /// The condition on what the sweep reads first.
+    swept: String,
     names: Names,
     schema: String,
     table: String,
@@ -83,7 +87,7 @@ impl Schema {
         }
         let carried = included(config, find)?;
         let own = OwnTables::find(session, words(&schema)).await?;
-        let literals = StatusLiterals::new(config, &status_kind(status, config), &shown(status))?;
+        let literals = StatusLiterals::new(config, &status_kind(status, config)?, &shown(status))?;
         let names = Names::new(config, '"');
         let moment = Moment::new(&shown(deadline), &names.deadline, config)?;
         let id_kind = id_kind(id)?;
@@ -93,13 +97,16 @@ impl Schema {
         Ok(Self {
             read: statements.read(),
             update: statements.update(),
+            count_closed: statements.count_closed(),
             close_sql: close_statements(config, false, |template| sql(template.render(IDS)))?,
             included: statements.included(&carried.into_iter().map(|(name, _)| name).collect::<Vec<_>>()),
             recorder: own.recorder(config),
             own,
             due: statements.due(),
             count_overdue: statements.count_overdue(),
-            sample: statements.sample(),
+            sample: statements.sample(""),
+            swept_late: moment.east_of_sweep().map(|condition| statements.sample(&format!(" AND {} AND {condition}", statements.unpaid()))),
+            swept: statements.swept(),
             unpaid: literals.unpaid_texts.clone(),
             described: Described::new(
                 [id, status, deadline].map(|column| (column.name.as_str(), shown(column))),
@@ -133,19 +140,46 @@ impl Schema {
         let clock = clock(session).await?;
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
-        let indexes = indexes(session, &self.schema, &self.table, self.rowid_alias.as_deref()).await?;
+        let swept_late = match &self.swept_late {
+            Some(sql) => {
+                let select = sqlx::query_as::<_, (String, String, Option<i64>)>(sql.clone());
+                session.run(|connection| select.fetch_optional(connection)).await?
+            }
+            None => None,
+        };
+        let indexes = self.usable_indexes(session).await?;
         let Names { table, id, deadline, status } = &self.names;
         // An index names its schema itself, and the table without one.
         let bare_table = table.rsplit_once("\".\"").map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         Ok(self.described.catalogue(Asked {
             product,
             clock,
+            table: table_kind(session, &self.schema, &self.table).await?,
             sample,
+            swept_late,
             indexes,
             drops_implied: false,
             create_sweep_index: format!("CREATE INDEX order_closer_due ON {bare_table} ({status}, {deadline}, {id});"),
             create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {bare_table} ({id});"),
         }))
+    }
+
+    /// Without the partial ones by which SQLite can't sweep, as it says itself when it must.
+    async fn usable_indexes(&self, session: &mut Session<Driver>) -> Result<Vec<Index>, StoreError> {
+        let mut usable = Vec::new();
+        for index in indexes(session, &self.schema, &self.table, self.rowid_alias.as_deref()).await? {
+            let (table, name, swept) = (&self.names.table, index.name.replace('"', "\"\""), &self.swept);
+            let must = sql(format!("EXPLAIN SELECT 1 FROM {table} INDEXED BY \"{name}\" WHERE {swept}"));
+            match index.partial {
+                true => match session.execute(must).await {
+                    Ok(()) => usable.push(index),
+                    Err(StoreError::Rejected(_)) => {}
+                    Err(error) => return Err(error),
+                },
+                false => usable.push(index),
+            }
+        }
+        Ok(usable)
     }
 }
 
@@ -190,6 +224,23 @@ impl Statements<'_> {
         }
     }
 
+    /// The condition that the status is one of these literals, in just that spelling: a collation may take 'PENDING' for
+    /// 'pending', the judge does not, and the sweep would find such an order for ever.
+    fn has_status(&self, literals: &[String]) -> String {
+        let status = &self.names.status;
+        let one_of = match literals {
+            // A partial index serves only a condition like its own.
+            [one] => format!("= {one}"),
+            several => format!("IN ({})", several.join(", ")),
+        };
+        format!("{status} {one_of} AND {status} COLLATE BINARY {one_of}")
+    }
+
+    /// The condition that the order is unpaid.
+    fn unpaid(&self) -> String {
+        self.has_status(&self.literals.unpaid)
+    }
+
     /// In: ?1 ids. Out: their rows as one JSON array of [id, status, deadline], since the driver takes longer to
     /// hand over a thousand rows than SQLite to find them; and the clock. Locks nothing; the transaction has
     /// locked everything.
@@ -211,9 +262,17 @@ impl Statements<'_> {
             (further_assignments(self.config, '"'), self.listed(), self.literals.unpaid_list(), filter_condition(self.config));
         let closed = &self.literals.closed;
         sql(format!(
-            "UPDATE {table} SET {status} = {closed}{set} WHERE {listed} AND {valid} AND +{status} IN ({unpaid}){filter}",
+            "UPDATE {table} SET {status} = {closed}{set} WHERE {listed} AND {valid} AND +{status} COLLATE BINARY IN ({unpaid}){filter}",
             valid = self.valid()
         ))
+    }
+
+    /// In: ?1 ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
+    /// the filter asks.
+    fn count_closed(&self) -> SqlStr {
+        let Names { table, status, .. } = self.names;
+        let (listed, closed) = (self.listed(), &self.literals.closed);
+        sql(format!("SELECT count(*) FROM {table} WHERE {listed} AND +{status} COLLATE BINARY = {closed}"))
     }
 
     /// In: ?1 ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered: closing may have changed
@@ -253,9 +312,10 @@ impl Statements<'_> {
         let after = format!(" AND ({deadline}, {id}) > ({cursor}, {id_parameter})");
         let plus = plus_micros(self.config);
         let (first, next) = (self.moment.within(plus, None), self.moment.within(plus, Some(cursor)));
-        let page = |unpaid: &str, within: &str, after: &str| {
+        let page = |unpaid: &String, within: &str, after: &str| {
+            let unpaid = self.has_status(std::slice::from_ref(unpaid));
             sql(format!(
-                "SELECT {row}, {text} FROM {table} WHERE {status} = {unpaid} AND {within}{after} AND {valid}{not_dead}{filter} \
+                "SELECT {row}, {text} FROM {table} WHERE {unpaid} AND {within}{after} AND {valid}{not_dead}{filter} \
                  ORDER BY {deadline}, {id} LIMIT ?2"
             ))
         };
@@ -270,24 +330,29 @@ impl Statements<'_> {
 
     /// In: ?1 horizon. Out: one number. Locks nothing.
     fn count_overdue(&self) -> Vec<SqlStr> {
-        let Names { table, status, .. } = self.names;
-        let (unpaid, valid, filter) = (self.literals.unpaid_list(), self.valid(), filter_condition(self.config));
+        let table = &self.names.table;
+        let (unpaid, valid, filter) = (self.unpaid(), self.valid(), filter_condition(self.config));
         let not_dead = &self.not_dead;
         let within = self.moment.within(plus_micros(self.config), None);
         within
             .iter()
-            .map(|within| {
-                sql(format!("SELECT count(*) FROM {table} WHERE {status} IN ({unpaid}) AND {within} AND {valid}{not_dead}{filter}"))
-            })
+            .map(|within| sql(format!("SELECT count(*) FROM {table} WHERE {unpaid} AND {within} AND {valid}{not_dead}{filter}")))
             .collect()
     }
 
-    /// Out: id, stored text and meaning of some deadline. Locks nothing.
-    fn sample(&self) -> SqlStr {
+    /// What the sweep asks first.
+    fn swept(&self) -> String {
+        let unpaid = self.has_status(&self.literals.unpaid[..1]);
+        let within = self.moment.within(plus_micros(self.config), None);
+        format!("{unpaid} AND {}{}", within[0], filter_condition(self.config))
+    }
+
+    /// Out: id, stored text and meaning of some deadline for which this holds. Locks nothing.
+    fn sample(&self, condition: &str) -> SqlStr {
         let Names { table, id, deadline, .. } = self.names;
         let micros = self.moment.micros(plus_micros(self.config));
         sql(format!(
-            "SELECT CAST({id} AS TEXT), CAST({deadline} AS TEXT), {micros} FROM {table} WHERE {deadline} IS NOT NULL AND {valid} LIMIT 1",
+            "SELECT CAST({id} AS TEXT), CAST({deadline} AS TEXT), {micros} FROM {table} WHERE {deadline} IS NOT NULL AND {valid}{condition} LIMIT 1",
             valid = self.valid()
         ))
     }
