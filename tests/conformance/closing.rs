@@ -62,15 +62,26 @@ pub async fn a_payment_behind_a_closure(database: Database) {
     assert_eq!(closure.lock(&ids(&*store, &["1"])).await.expect("rows can be locked").len(), 1);
     let pay = async {
         let mut payment = database.begin().await;
-        payment.execute("INSERT INTO payments SELECT order_no FROM orders WHERE order_no = 1").await;
-        payment.commit().await;
+        payment.execute("INSERT INTO payments VALUES (1)").await;
+        let still_unpaid = payment.execute("UPDATE orders SET note = 'paid' WHERE order_no = 1 AND status = 0").await;
+        payment.rollback().await;
+        still_unpaid
     };
     let close = async {
+        let waiting = by_kind(
+            database.kind,
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO payments%'",
+            "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND info LIKE 'INSERT INTO payments%'",
+            // It waits before it begins, and shows itself nowhere.
+            "SELECT 1",
+        );
+        wait::until("the payment waits", async || database.number(waiting).await == 1).await;
         assert_eq!(change(&mut *closure, &ids(&*store, &["1"])).await, Ok(1));
         closure.commit().await.expect("a transaction can be committed");
-        database.number("SELECT count(*) FROM payments").await
     };
-    let ((), _) = tokio::join!(pay, close);
+    let (still_unpaid, ()) = tokio::join!(pay, close);
+    assert_eq!(still_unpaid, 0);
     assert_eq!(status_of(&database).await, map([("1", "4"), ("2", "0")]));
 }
 
@@ -81,7 +92,9 @@ pub async fn a_payment_between_two_looks(database: Database) {
     let store = open(&payments(&database).await.set("orders.filter", slow)).await;
     let pay = async {
         wait::until("the closure has begun to look", async || {
-            database.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE '%SKIP LOCKED%'").await == 1
+            let sleeping = "SELECT count(*) FROM pg_stat_activity
+                            WHERE datname = current_database() AND wait_event = 'PgSleep' AND query LIKE '%SKIP LOCKED%'";
+            database.number(sleeping).await == 1
         })
         .await;
         database.execute("INSERT INTO payments VALUES (1)").await;
@@ -91,12 +104,17 @@ pub async fn a_payment_between_two_looks(database: Database) {
     assert_eq!(status_of(&database).await, map([("1", "0"), ("2", "0")]));
 }
 
-/// Closes orders 1 and 2, of which the table does not let 2 become closed.
-async fn rejects_the_second(database: &Database) {
+/// Orders 1 and 2, and a table of what was released for them.
+async fn releases(database: &Database) -> Settings {
+    plain_orders(database).await;
+    overdue_orders(database, 1..=2).await;
     database.execute("CREATE TABLE released (order_no bigint)").await;
-    let release = "INSERT INTO released SELECT order_no FROM orders WHERE order_no IN (:ids)";
-    let store = open(&settings(database).set("close.sql", vec![release])).await;
-    let outcomes = outcomes(&store, &["1", "2"]).await;
+    settings(database).set("close.sql", vec!["INSERT INTO released SELECT order_no FROM orders WHERE order_no IN (:ids)"])
+}
+
+/// Closes them, of which the table does not let 2 become closed.
+async fn rejects_the_second(database: &Database, store: &Arc<dyn Store>) {
+    let outcomes = outcomes(store, &["1", "2"]).await;
     assert!(is_closed(&outcomes[0]), "{outcomes:?}");
     assert!(matches!(&outcomes[1], Outcome::Rejected { reason } if reason.contains("trigger")), "{outcomes:?}");
     assert_eq!(status_of(database).await, map([("1", "4"), ("2", "0")]));
@@ -113,10 +131,9 @@ async fn postgres_trigger(database: &Database, when: &str, body: &str) {
         .await;
 }
 
-/// It would close again with every sweep, and release the stock each time.
+/// It would close again with every sweep, and release the stock each time; also if the trigger came after the daemon.
 pub async fn a_trigger_that_keeps_the_status(database: Database) {
-    plain_orders(&database).await;
-    overdue_orders(&database, 1..=2).await;
+    let store = open(&releases(&database).await).await;
     match database.kind {
         Kind::Postgres => postgres_trigger(&database, "BEFORE", "NEW.status := OLD.status; RETURN NEW;").await,
         Kind::MariaDb => {
@@ -130,19 +147,17 @@ pub async fn a_trigger_that_keeps_the_status(database: Database) {
             database.execute(keep).await;
         }
     }
-    rejects_the_second(&database).await;
+    rejects_the_second(&database, &store).await;
 }
 
 pub async fn a_trigger_that_resets_the_status_afterwards(database: Database) {
-    plain_orders(&database).await;
-    overdue_orders(&database, 1..=2).await;
+    let settings = releases(&database).await;
     postgres_trigger(&database, "AFTER", "UPDATE orders SET status = OLD.status WHERE order_no = 2; RETURN NULL;").await;
-    rejects_the_second(&database).await;
+    rejects_the_second(&database, &open(&settings).await).await;
 }
 
 pub async fn a_trigger_that_drops_the_update(database: Database) {
-    plain_orders(&database).await;
-    overdue_orders(&database, 1..=2).await;
+    let store = open(&releases(&database).await).await;
     match database.kind {
         Kind::Postgres => postgres_trigger(&database, "BEFORE", "RETURN NULL;").await,
         Kind::MariaDb | Kind::Sqlite => {
@@ -150,7 +165,7 @@ pub async fn a_trigger_that_drops_the_update(database: Database) {
             database.execute(by_kind(database.kind, "", "", drop)).await;
         }
     }
-    rejects_the_second(&database).await;
+    rejects_the_second(&database, &store).await;
 }
 
 /// An id in another spelling is nobody's, whatever the column's type takes for equal.

@@ -16,7 +16,7 @@ pub(super) async fn examine(config: &Config) -> Examination {
     let store = match store::open(config).await {
         Ok(store) => store,
         Err(OpenError::Misfit(misfit)) => {
-            examination.add(Finding::fail("mapping", misfit.to_string(), "mend the configuration"));
+            examination.add(Finding::fail("mapping", misfit.to_string(), "mend the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {

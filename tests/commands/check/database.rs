@@ -69,6 +69,27 @@ async fn a_partial_index_for_other_orders() {
     }
 }
 
+/// An index whose condition is wider than ours, or says it otherwise, has all that we ask for.
+#[tokio::test]
+async fn a_partial_index_for_more_than_ours_in_postgres() {
+    let redis = good_redis();
+    let (database, settings) = bare_orders(Kind::Postgres, &redis, "bigint PRIMARY KEY", "timestamptz").await;
+    database.execute("ALTER TABLE orders ALTER status TYPE varchar(20)").await;
+    database.execute("CREATE INDEX other ON orders (status, expires_at) WHERE status IN ('new', 'paid')").await;
+    let settings = settings.set("orders.unpaid", vec!["new", "offered"]).set("orders.closed", "closed");
+    assert_eq!(Report::of(&settings, 0).await.wrong(), ["sweep index"]);
+    database
+        .execute(
+            "CREATE INDEX open ON orders (status, expires_at) WHERE status <> 'paid' AND status <> 'closed' AND expires_at IS NOT NULL",
+        )
+        .await;
+    Report::of(&settings, 0).await.assert("sweep index", "ok", "open");
+    database
+        .execute("DROP INDEX open; CREATE INDEX listed ON orders (status, expires_at) WHERE status IN ('offered', 'paid', 'new')")
+        .await;
+    Report::of(&settings, 0).await.assert("sweep index", "ok", "listed");
+}
+
 /// No unique index can be had on the id alone, and none is proposed.
 #[tokio::test]
 async fn a_table_partitioned_by_another_column() {
