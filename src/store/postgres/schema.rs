@@ -41,8 +41,8 @@ pub(super) struct Due {
 pub(super) struct Schema {
     pub(super) id_kind: IdKind,
     pub(super) unpaid: Vec<String>,
-    /// None where it could not tell two rows of one id, or a trigger's doings afterwards, or could not return the deadline
-    /// that it judged by; or where the filter looks at other rows: those it would see as they were before the lock.
+    /// None where it could not tell two rows of one id, or what a trigger does afterwards, or could not return the deadline
+    /// that it judged by; or where the filter may look at other tables: those it would see as they were before the lock.
     pub(super) close_due: Option<SqlStr>,
     pub(super) lock: SqlStr,
     pub(super) peek: SqlStr,
@@ -148,7 +148,8 @@ impl Schema {
             had = literals.unpaid[0],
         ));
 
-        let at_once = id_is_unique && !relation.has_triggers && !orders.sets(&orders.deadline.column) && !filter_looks_elsewhere(config);
+        let at_once =
+            id_is_unique && !relation.has_after_triggers && !orders.sets(&orders.deadline.column) && !filter_looks_elsewhere(config);
 
         Ok(Self {
             id_kind: id_kind(id, unicode)?,
