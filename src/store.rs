@@ -18,7 +18,7 @@ mod session;
 mod sql;
 mod sqlite;
 
-pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline};
+pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use outbox::{
     Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
@@ -134,11 +134,17 @@ pub trait Transaction: Send {
     async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
 
     /// Sets these orders, which must be locked and unpaid, to the closed status. Returns how many rows
-    /// changed.
+    /// changed; a trigger may have changed them otherwise.
     ///
     /// # Errors
     /// As the database says, sorted.
     async fn update(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
+
+    /// Counts the rows of these orders that have the closed status now.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
 
     /// Runs the user's statements for these orders, which this transaction has closed.
     ///
@@ -195,6 +201,7 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     transaction.lock(&[]).await?;
     transaction.peek(&[]).await?;
     transaction.update(&[]).await?;
+    transaction.count_closed(&[]).await?;
     transaction.run_close_sql(&[]).await?;
     transaction.record(&[]).await?;
     transaction.rollback().await;

@@ -4,7 +4,10 @@
 //! beside any number of daemons and of its own kind. Orders that somebody has locked are looked at again
 //! at the end.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,7 +18,7 @@ use crate::{
     cli::{Exit, Failure, Outcome, print},
     close::{Closer, Lateness, Looked, Outcome as Ended, Pending, Stats, Unfinished},
     config::{Config, Span},
-    order::{Row, Trigger},
+    order::{OrderId, Row, Trigger},
     store::{self, DueQuery, Store},
 };
 
@@ -70,7 +73,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
         workers: config.close.workers,
         overdue: 0,
         locked: Vec::new(),
-        failed: Vec::new(),
+        failed: BTreeMap::new(),
         out_of_time: false,
     };
     let ended = pass.all(config.sweep.page, &arguments).await;
@@ -117,8 +120,8 @@ struct Pass {
     workers: usize,
     overdue: u64,
     locked: Vec<Pending>,
-    /// Orders that could not be closed, and why.
-    failed: Vec<(Pending, String)>,
+    /// Orders that could not be closed, and why. An id that stands in two rows is found twice.
+    failed: BTreeMap<OrderId, String>,
     out_of_time: bool,
 }
 
@@ -172,7 +175,7 @@ impl Pass {
             for Looked { pending, outcome } in looked {
                 match outcome {
                     Ended::Locked => self.locked.push(pending),
-                    Ended::Rejected { reason } => self.failed.push((pending, reason)),
+                    Ended::Rejected { reason } => drop(self.failed.insert(pending.id, reason)),
                     Ended::Closed(_) | Ended::Settled { .. } | Ended::NotDue { .. } | Ended::NotFound => {}
                 }
             }
@@ -192,8 +195,8 @@ impl Pass {
             self.close(again).await?;
         }
         let still = std::mem::take(&mut self.locked);
-        self.failed
-            .extend(still.into_iter().map(|pending| (pending, "locked by another transaction; perhaps a payment in progress".to_owned())));
+        let locked = "locked by another transaction; perhaps a payment in progress";
+        self.failed.extend(still.into_iter().map(|pending| (pending.id, locked.to_owned())));
         Ok(())
     }
 
@@ -244,7 +247,7 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
 }
 
 fn complain(pass: &Pass) {
-    for (Pending { id, .. }, reason) in pass.failed.iter().take(NAMED) {
+    for (id, reason) in pass.failed.iter().take(NAMED) {
         eprintln!("order-closer: order {id} could not be closed: {reason}");
     }
     if pass.failed.len() > NAMED {

@@ -89,7 +89,7 @@ async fn judge_and_update(
     let mut rows = Rows::new();
     let mut judged = Verdicts::new();
     if way == Way::Fused {
-        rows = by_id(transaction.close_due(&left).await?)?;
+        rows = by_id(transaction.close_due(&left).await?, &left)?;
         for (id, row) in &rows {
             let verdict = judge(unpaid, Some(row));
             if !is_close(&verdict) {
@@ -121,28 +121,51 @@ async fn step_by_step(
     ids: &[OrderId],
     rows: &mut Rows,
 ) -> Result<Verdicts, StoreError> {
-    rows.extend(by_id(transaction.lock(ids).await?)?);
+    rows.extend(by_id(transaction.lock(ids).await?, ids)?);
     let unlocked: Vec<OrderId> = ids.iter().filter(|id| !rows.contains_key(id)).cloned().collect();
     if !unlocked.is_empty() {
-        rows.extend(by_id(transaction.peek(&unlocked).await?)?);
+        rows.extend(by_id(transaction.peek(&unlocked).await?, &unlocked)?);
     }
     let judged: Verdicts = ids.iter().map(|id| (id.clone(), judge(unpaid, rows.get(id)))).collect();
     let due: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
     if !due.is_empty() {
-        let changed = transaction.update(&due).await?;
-        if changed != due.len() as u64 {
-            return Err(StoreError::Rejected(format!(
-                "closing {} orders changed {changed} rows; a trigger or rule on the table interferes, or an id is not unique",
-                due.len()
-            )));
-        }
+        update_all(transaction, unpaid, &due).await?;
     }
     Ok(judged)
 }
 
-fn by_id(rows: Vec<Row>) -> Result<Rows, StoreError> {
+/// Closes these orders, or fails.
+async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &[OrderId]) -> Result<(), StoreError> {
+    let expected = due.len() as u64;
+    let changed = transaction.update(due).await?;
+    if changed > expected {
+        return Err(StoreError::Rejected(format!("closing {expected} orders changed {changed} rows; an id is not unique")));
+    }
+    if changed < expected {
+        // The update has asked the filter once more, by now with the row locked: a payment in another table may have come
+        // in between. What passes it still, and is due, was left out by something else.
+        let rows = by_id(transaction.lock(due).await?, due)?;
+        if let Some(id) = due.iter().find(|id| is_close(&judge(unpaid, rows.get(id)))) {
+            return Err(StoreError::Rejected(format!("order {id} was not updated; a trigger or rule on the table keeps it from that")));
+        }
+        return Err(StoreError::Conflict("an order that passed orders.filter no longer does".into()));
+    }
+    let closed = transaction.count_closed(due).await?;
+    if closed < expected {
+        return Err(StoreError::Rejected(format!(
+            "closing {expected} orders left {closed} with the closed status; a trigger on the table sets another"
+        )));
+    }
+    Ok(())
+}
+
+/// `asked` is sorted.
+fn by_id(rows: Vec<Row>, asked: &[OrderId]) -> Result<Rows, StoreError> {
     let mut found = HashMap::with_capacity(rows.len());
     for row in rows {
+        if asked.binary_search(&row.id).is_err() {
+            return Err(StoreError::Rejected(format!("the database answered with order {}, for which nobody has asked", row.id)));
+        }
         if let Some(twin) = found.insert(row.id.clone(), row) {
             return Err(StoreError::Rejected(format!(
                 "two rows have the id {}; orders.id must name a column whose values are unique",

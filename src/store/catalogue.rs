@@ -17,6 +17,8 @@ pub struct Catalogue {
     pub time_zone: String,
     /// Whether the deadline column has no zone of its own, so that `time_zone` decides what it means.
     pub zone_matters: bool,
+    /// What the orders table is.
+    pub table: TableKind,
     /// The index that serves the sweep.
     pub sweep_index: IndexAdvice,
     /// The index that serves the look-up by id.
@@ -25,6 +27,21 @@ pub struct Catalogue {
     pub id_is_unique: bool,
     /// A deadline from the table, if it has any.
     pub sample: Option<SampleDeadline>,
+    /// An unpaid order that the sweep comes across after its deadline only, for its text has a zone further east
+    /// than the one by which the sweep goes.
+    pub swept_late: Option<SampleDeadline>,
+}
+
+/// What the orders table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// A table.
+    Plain,
+    /// A table in partitions, in which a unique index must have the columns by which it is partitioned.
+    Partitioned,
+    /// A view, whose indexes are those of the table beneath it.
+    View,
 }
 
 /// A clock, read over a connection.
@@ -48,12 +65,12 @@ pub struct MappedColumn {
     pub type_name: String,
 }
 
-/// An index that is there, or the statement that makes it.
+/// An index that is there, or how to make one.
 #[derive(Debug, Clone, Serialize)]
 pub struct IndexAdvice {
     /// The name of the index that serves, if there is one.
     pub found: Option<String>,
-    /// The statement that creates one.
+    /// The statement that creates one; for a view, what the table beneath it needs.
     pub create: String,
 }
 
@@ -82,14 +99,17 @@ pub(super) struct Described {
 pub(super) struct Asked {
     pub(super) product: String,
     pub(super) clock: ClockReading,
+    pub(super) table: TableKind,
     /// Id, the deadline's stored text, and its meaning.
     pub(super) sample: Option<(String, String, Option<i64>)>,
+    /// The same of an order that the sweep comes across too late.
+    pub(super) swept_late: Option<(String, String, Option<i64>)>,
     pub(super) indexes: Vec<Index>,
     /// Whether a condition that a partial index implies is left out, and with it what its first column was for.
     pub(super) drops_implied: bool,
     /// The statement that creates an index for the sweep.
     pub(super) create_sweep_index: String,
-    /// The statement that creates one on the id.
+    /// The statement that creates one on the id, unique where the table can have such a one.
     pub(super) create_id_index: String,
 }
 
@@ -102,22 +122,29 @@ impl Described {
     }
 
     pub(super) fn catalogue(&self, asked: Asked) -> Catalogue {
-        let Asked { product, clock, sample, indexes, drops_implied, create_sweep_index, create_id_index } = asked;
+        let Asked { product, clock, table, sample, swept_late, indexes, drops_implied, create_sweep_index, create_id_index } = asked;
         let [id, status, deadline] = self.columns.each_ref().map(|column| column.name.as_str());
         let name_of = |serves: &dyn Fn(&Index) -> bool| indexes.iter().find(|index| serves(index)).map(|index| index.name.clone());
+        let create = |statement, columns: &[&str]| match table {
+            TableKind::Plain | TableKind::Partitioned => statement,
+            TableKind::View => format!("see that the table beneath the view has an index on ({})", columns.join(", ")),
+        };
+        let sample_of = |(id, stored, deadline)| SampleDeadline { id, stored, deadline };
         Catalogue {
             product,
             clock,
+            table,
             sweep_index: IndexAdvice {
                 found: name_of(&|index| index.serves_sweep(status, deadline, drops_implied)),
-                create: create_sweep_index,
+                create: create(create_sweep_index, &[status, deadline, id]),
             },
-            id_index: IndexAdvice { found: name_of(&|index| index.serves_id(id)), create: create_id_index },
+            id_index: IndexAdvice { found: name_of(&|index| index.serves_id(id)), create: create(create_id_index, &[id]) },
             id_is_unique: indexes.iter().any(|index| index.makes_unique(id)),
             columns: self.columns.to_vec(),
             time_zone: self.time_zone.clone(),
             zone_matters: self.zone_matters,
-            sample: sample.map(|(id, stored, deadline)| SampleDeadline { id, stored, deadline }),
+            sample: sample.map(sample_of),
+            swept_late: swept_late.map(sample_of),
         }
     }
 }

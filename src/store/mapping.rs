@@ -125,6 +125,11 @@ pub(super) fn filter_condition(config: &Config) -> String {
     config.orders.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
 }
 
+/// Whether the filter may look at more than its own row: a subquery and a function have parentheses.
+pub(super) fn filter_looks_elsewhere(config: &Config) -> bool {
+    config.orders.filter.as_ref().is_some_and(|filter| filter.contains('('))
+}
+
 /// The user's statements as a dialect makes them of their templates; `escapes` as in [`Template::parse`].
 pub(super) fn close_statements<S>(config: &Config, escapes: bool, make: impl Fn(&Template) -> S) -> Result<Vec<CloseStatement<S>>, Misfit> {
     (1..)

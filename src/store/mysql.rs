@@ -91,7 +91,7 @@ fn options(config: &Config) -> Result<MySqlConnectOptions, OpenError> {
     // The user's SQL runs in the server's own modes.
     let options = options.timezone(zone).pipes_as_concat(false).no_engine_substitution(false);
     // The ids of one statement are compared byte by byte with what is bound.
-    Ok(options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (8 + config.close.sql.len())))
+    Ok(options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (9 + config.close.sql.len())))
 }
 
 /// As the server knows it; UTC has its name only where the tables of time zones are filled.
@@ -244,6 +244,17 @@ impl Transaction for Open {
     async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
         let schema = Arc::clone(&self.schema);
         self.change(&schema.update, ids).await
+    }
+
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let schema = Arc::clone(&self.schema);
+        let mut closed = 0;
+        for batch in batches(ids) {
+            let (sql, arguments) = schema.count_closed.bound(batch).map_err(sorted)?;
+            let select = sqlx::query_scalar_with::<_, i64, MySqlArguments>(sql, arguments);
+            closed += self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
+        }
+        Ok(closed)
     }
 
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {

@@ -1,5 +1,7 @@
 //! PostgreSQL: `FOR UPDATE SKIP LOCKED`, ids as one array parameter.
 
+mod catalogue;
+mod moment;
 mod outbox;
 mod schema;
 mod zone;
@@ -212,6 +214,11 @@ impl Transaction for Open {
     async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
         self.be_patient().await?;
         self.change(self.schema.update.clone(), ids).await
+    }
+
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(texts(ids));
+        Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
     }
 
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {

@@ -1,6 +1,7 @@
 //! SQLite: `BEGIN IMMEDIATE` locks the whole database, ids travel as one JSON parameter.
 
 mod affinity;
+mod catalogue;
 mod moment;
 mod outbox;
 mod schema;
@@ -210,6 +211,11 @@ impl Transaction for Open {
 
     async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
         self.change(self.schema.update.clone(), ids).await
+    }
+
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(self.schema.json(ids));
+        Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
     }
 
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {

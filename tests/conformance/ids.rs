@@ -30,6 +30,28 @@ pub async fn unsigned_ids(database: Database) {
     assert_eq!(close(&*store, &["18446744073709551615"]).await, 1);
 }
 
+pub async fn ids_filled_with_zeros(database: Database) {
+    for id_type in ["int(6) zerofill", "decimal(8) zerofill"] {
+        create_orders(&database, id_type, "integer", time_type(database.kind)).await;
+        overdue_orders(&database, [7]).await;
+        let store = open(&settings(&database)).await;
+        assert_eq!(overdue(&*store).await, ["7"], "{id_type}");
+        assert_eq!(close(&*store, &["7"]).await, 1, "{id_type}");
+        store.close().await;
+        database.execute("DROP TABLE orders").await;
+    }
+}
+
+pub async fn ids_of_a_domain_over_a_domain(database: Database) {
+    database.execute("CREATE DOMAIN code AS varchar(5); CREATE DOMAIN order_code AS code CHECK (VALUE <> '')").await;
+    create_orders(&database, "order_code", "integer", time_type(database.kind)).await;
+    database.execute(&format!("INSERT INTO orders VALUES ('abcde', 0, {PAST}, NULL)")).await;
+    let store = open(&settings(&database)).await;
+    assert!(store.id_kind().parse(b"abcdef").is_err());
+    assert_eq!(overdue(&*store).await, ["abcde"]);
+    assert_eq!(close(&*store, &["abcde"]).await, 1);
+}
+
 /// Texts that have broken somebody's SQL before.
 const STRANGE: [&str; 11] =
     ["2026-000001", "it's", "a\"b", r"back\slash", "{1,2}", "NULL", "100%_", "a,b", "grüße 🛒", "x'); DROP TABLE orders; --", ":ids ? $1"];

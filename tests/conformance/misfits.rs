@@ -87,6 +87,45 @@ pub async fn types_that_do_not_fit(database: Database) {
     }
 }
 
+/// A status that reads 0.00 is not 0 to the judge, and an id that reads 7.0 is nobody's.
+pub async fn numbers_that_may_have_a_fraction(database: Database) {
+    let time = time_type(database.kind);
+    let cases = match database.kind {
+        Kind::Sqlite => vec![("bigint", "real", "orders.status", "whole number")],
+        Kind::Postgres | Kind::MariaDb => vec![
+            ("bigint", "numeric(4,2)", "orders.status", "numeric(n,0)"),
+            ("bigint", "numeric", "orders.status", "numeric(n,0)"),
+            ("numeric", "integer", "orders.id", "numeric(n,0)"),
+            ("numeric(10,2)", "integer", "orders.id", "numeric(n,0)"),
+        ],
+    };
+    for (id, status, key, text) in cases {
+        database.execute("DROP TABLE IF EXISTS orders").await;
+        create_orders(&database, id, status, time).await;
+        misfit(&settings(&database), &[key, text]).await;
+    }
+    database.execute("DROP TABLE orders").await;
+    create_orders(
+        &database,
+        by_kind(database.kind, "numeric(10)", "", "bigint"),
+        by_kind(database.kind, "numeric(4,0)", "", "numeric"),
+        time,
+    )
+    .await;
+    try_open(&settings(&database)).await.expect("whole numbers fit");
+}
+
+/// Nothing could be rolled back, nor locked.
+pub async fn an_engine_without_transactions(database: Database) {
+    plain_orders(&database).await;
+    for engine in ["MyISAM", "Aria"] {
+        database.execute(&format!("ALTER TABLE orders ENGINE = {engine}")).await;
+        misfit(&settings(&database), &["orders.table", "orders", engine, "ALTER TABLE `orders` ENGINE=InnoDB"]).await;
+    }
+    database.execute("ALTER TABLE `orders` ENGINE=InnoDB").await;
+    try_open(&settings(&database)).await.expect("the table fits");
+}
+
 /// Nobody answers: wait, don't give up; and the password is not in the message.
 pub async fn an_unreachable_database(database: Database) {
     let scheme = by_kind(database.kind, "postgres", "mysql", "");

@@ -4,6 +4,7 @@
 //! `conformance::postgres::integer_ids`, `conformance::mariadb::integer_ids`, ... A new backend is done when it passes.
 
 mod at_once;
+mod closing;
 mod deadlines;
 mod ids;
 mod misfits;
@@ -51,7 +52,12 @@ macro_rules! exam {
             ids::more_ids_than_one_statement_holds,
             ids::no_ids_at_all,
             ids::two_rows_with_one_id,
+            closing::a_payment_in_another_table,
+            closing::a_payment_behind_a_closure,
+            closing::a_trigger_that_keeps_the_status,
             statuses::integer_statuses,
+            statuses::negative_statuses,
+            statuses::statuses_that_look_alike,
             statuses::text_statuses,
             statuses::digits_as_text_statuses,
             statuses::a_null_status_is_not_unpaid,
@@ -117,6 +123,11 @@ mod postgres {
         at_once::closes_none_if_ids_may_repeat,
         at_once::closes_none_if_the_deadline_is_set,
         at_once::gives_up_at_a_locked_row,
+        closing::a_payment_between_two_looks,
+        closing::a_trigger_that_resets_the_status_afterwards,
+        closing::a_trigger_that_drops_the_update,
+        closing::ids_of_a_type_that_folds_case,
+        ids::ids_of_a_domain_over_a_domain,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         statuses::enumerated_statuses,
@@ -136,6 +147,7 @@ mod postgres {
         misfits::a_time_with_a_unit,
         misfits::an_unknown_label,
         misfits::types_that_do_not_fit,
+        misfits::numbers_that_may_have_a_fraction,
         misfits::an_unreachable_database,
     }
 }
@@ -146,8 +158,9 @@ mod mariadb {
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         ids::unsigned_ids,
+        ids::ids_filled_with_zeros,
         statuses::enumerated_statuses,
-        statuses::statuses_that_look_alike,
+        statuses::statuses_filled_with_zeros,
         deadlines::deadline_in_the_servers_own_zone,
         deadlines::deadline_in_daylight_saving_time,
         deadlines::zero_dates_are_never_due,
@@ -163,6 +176,7 @@ mod mariadb {
         misfits::a_time_with_a_unit,
         misfits::an_unknown_label,
         misfits::types_that_do_not_fit,
+        misfits::an_engine_without_transactions,
         misfits::an_unreachable_database,
     }
 }
@@ -170,7 +184,9 @@ mod mariadb {
 /// SQLite.
 mod sqlite {
     exam! { Sqlite:
+        closing::a_trigger_that_drops_the_update,
         deadlines::deadline_in_iso_8601_with_t,
+        misfits::numbers_that_may_have_a_fraction,
     }
 }
 

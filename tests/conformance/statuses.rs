@@ -1,8 +1,11 @@
 //! The status column: numbers, words and enumerations.
 
-use order_closer::order::Verdict;
+use order_closer::{close::Outcome, order::Verdict, store::rehearse};
 
-use super::{Database, Kind, PAST, by_kind, close, create_orders, open, overdue, settings, status_of, texts as map, time_type, verdict};
+use super::{
+    Database, Kind, PAST, begin, by_kind, change, close, closed_at_once, closing::outcomes, create_orders, ids, open, overdue, settings,
+    status_of, texts as map, time_type, verdict,
+};
 
 fn settled(status: &str) -> Verdict {
     Verdict::Settled { status: Some(status.into()) }
@@ -64,16 +67,43 @@ pub async fn digits_as_text_statuses(database: Database) {
     assert_eq!(status_of(&database).await, map([("1", "4"), ("2", "00"), ("3", "0.0"), ("4", "1")]));
 }
 
-/// A collation may take other spellings for the unpaid status, and the judge does not: such orders neither close nor
-/// keep the sweep busy.
+/// A column may take other spellings for the unpaid status, and the judge does not: such orders neither close nor keep
+/// the sweep busy.
 pub async fn statuses_that_look_alike(database: Database) {
-    create_orders(&database, "bigint", "varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", time_type(database.kind)).await;
+    if database.kind == Kind::Postgres {
+        database.execute("CREATE EXTENSION citext").await;
+    }
+    let status = by_kind(database.kind, "citext", "varchar(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", "text COLLATE NOCASE");
+    create_orders(&database, "bigint", status, time_type(database.kind)).await;
     orders_in(&database, &["'pending'", "'PENDING'", "'pending '"]).await;
     let store = open(&settings(&database).set("orders.unpaid", vec!["pending"]).set("orders.closed", "closed")).await;
     assert_eq!(overdue(&*store).await, ["1"]);
     assert_eq!(store.count_overdue().await, Ok(1));
     assert_eq!(close(&*store, &["1", "2", "3"]).await, 1);
+    let mut transaction = begin(&*store).await;
+    assert_eq!(change(&mut *transaction, &ids(&*store, &["2", "3"])).await, Ok(0));
+    transaction.rollback().await;
+    assert_eq!(closed_at_once(&*store, &["2", "3"]).await, [""; 0]);
     assert_eq!(status_of(&database).await, map([("1", "closed"), ("2", "PENDING"), ("3", "pending ")]));
+}
+
+pub async fn negative_statuses(database: Database) {
+    create_orders(&database, "bigint", "smallint", time_type(database.kind)).await;
+    orders_in(&database, &["-1", "1", "-2"]).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec![-1, -2]).set("orders.closed", -9)).await;
+    assert_eq!(rehearse(&*store).await, Ok(()));
+    assert_eq!(overdue(&*store).await, ["1", "3"]);
+    assert!(matches!(outcomes(&store, &["1", "2", "3"]).await[..], [Outcome::Closed(_), Outcome::Settled { .. }, Outcome::Closed(_)]));
+    assert_eq!(status_of(&database).await, map([("1", "-9"), ("2", "1"), ("3", "-9")]));
+}
+
+pub async fn statuses_filled_with_zeros(database: Database) {
+    create_orders(&database, "bigint", "int(2) unsigned zerofill", time_type(database.kind)).await;
+    orders_in(&database, &["0", "1"]).await;
+    let store = open(&settings(&database)).await;
+    assert_eq!(verdict(&*store, "2").await, settled("1"));
+    assert_eq!(close(&*store, &["1", "2"]).await, 1);
+    assert_eq!(status_of(&database).await, map([("1", "04"), ("2", "01")]));
 }
 
 pub async fn a_null_status_is_not_unpaid(database: Database) {

@@ -5,17 +5,18 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::{
     cli::check::{Examination, Finding, events, host_micros},
     config::Config,
-    store::{self, Catalogue, IndexAdvice, OpenError, StoreError},
+    store::{self, Catalogue, IndexAdvice, OpenError, SampleDeadline, StoreError, TableKind},
 };
 
 const NAME: &str = "database";
+const CLOSING: &str = "closing";
 
 pub(super) async fn examine(config: &Config) -> Examination {
     let mut examination = Examination::default();
     let store = match store::open(config).await {
         Ok(store) => store,
         Err(OpenError::Misfit(misfit)) => {
-            examination.add(Finding::fail("mapping", misfit.to_string(), "mend the configuration"));
+            examination.add(Finding::fail("mapping", misfit.to_string(), "mend the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {
@@ -42,20 +43,31 @@ pub(super) async fn examine(config: &Config) -> Examination {
         format!("{} at {}, answers in {:.1} ms", catalogue.product, config.database.url, asked.as_secs_f64() * 2000.0),
     ));
     examination.add(mapping(config, &catalogue));
-    examination.add(index("sweep index", &catalogue.sweep_index, "the sweep reads the whole table"));
-    examination.add(index("id index", &catalogue.id_index, "each look-up reads the whole table"));
+    examination.add(index("sweep index", &catalogue, &catalogue.sweep_index, "the sweep reads the whole table"));
+    examination.add(index("id index", &catalogue, &catalogue.id_index, "each look-up reads the whole table"));
     if catalogue.id_index.found.is_some() && !catalogue.id_is_unique {
-        examination.add(Finding::warn(
-            "id index",
-            format!("no unique index on {} alone; an order whose id stands in two rows is never closed", config.orders.id),
-            catalogue.id_index.create.clone(),
-        ));
+        examination.add(not_unique(config, &catalogue));
     }
     examination.add(time_zone(&catalogue));
     if let Some(finding) = sample(config, &catalogue) {
         examination.add(finding);
     }
-    examination.add(rights(store::rehearse(store.as_ref()).await));
+    if let Some(late) = &catalogue.swept_late {
+        examination.add(swept_late(config, late));
+    }
+    match store::rehearse(store.as_ref()).await {
+        Ok(()) => examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)")),
+        Err(StoreError::Rejected(reason)) => examination.add(Finding::fail(
+            CLOSING,
+            reason,
+            "grant SELECT and UPDATE on the tables named in orders and close.sql, or mend orders.set, orders.filter and close.sql",
+        )),
+        Err(error @ (StoreError::Conflict(_) | StoreError::Unavailable(_))) => examination.unavailable(Finding::fail(
+            CLOSING,
+            error.to_string(),
+            "no order closes until the database takes changes: let database.url lead to one that does, no replica",
+        )),
+    }
     for finding in events::examine(config, store.as_ref()).await {
         examination.add(finding);
     }
@@ -72,11 +84,22 @@ fn mapping(config: &Config, catalogue: &Catalogue) -> Finding {
     Finding::ok("mapping", format!("{}: {}", config.orders.table, columns.join(", ")))
 }
 
-fn index(name: &'static str, advice: &IndexAdvice, without: &str) -> Finding {
+fn index(name: &'static str, catalogue: &Catalogue, advice: &IndexAdvice, without: &str) -> Finding {
     match &advice.found {
         Some(index) => Finding::ok(name, index.clone()),
+        None if catalogue.table == TableKind::View => Finding::warn(name, "unknown; orders.table is a view", advice.create.clone()),
         None => Finding::warn(name, format!("none; {without}"), advice.create.clone()),
     }
+}
+
+fn not_unique(config: &Config, catalogue: &Catalogue) -> Finding {
+    let id = &config.orders.id;
+    let mend = if catalogue.table == TableKind::Partitioned {
+        format!("see that no id comes twice; a partitioned table can have such an index only if {id} is what it is partitioned by")
+    } else {
+        catalogue.id_index.create.clone()
+    };
+    Finding::warn("id index", format!("no unique index on {id} alone; if an id came to stand in two rows, neither would close"), mend)
 }
 
 fn time_zone(catalogue: &Catalogue) -> Finding {
@@ -115,14 +138,14 @@ fn sample(config: &Config, catalogue: &Catalogue) -> Option<Finding> {
 /// The first moment that RFC 3339 can't write.
 const YEAR_10000_MICROS: i64 = 253_402_300_800_000_000;
 
-fn rights(rehearsal: Result<(), StoreError>) -> Finding {
-    const NAME: &str = "closing";
-    match rehearsal {
-        Ok(()) => Finding::ok(NAME, "every statement of a closure was accepted (on no order, rolled back)"),
-        Err(error) => Finding::fail(
-            NAME,
-            error.to_string(),
-            "grant SELECT and UPDATE on the tables named in orders and close.sql, or mend orders.set, orders.filter and close.sql",
-        ),
-    }
+/// A text with a zone of its own is judged rightly, but not found in time.
+fn swept_late(config: &Config, late: &SampleDeadline) -> Finding {
+    let SampleDeadline { id, stored, .. } = late;
+    let column = &config.orders.deadline.column;
+    let zone = config.database.time_zone.as_ref().map_or_else(|| "UTC".into(), ToString::to_string);
+    Finding::fail(
+        "sample deadline",
+        format!("order {id}: {column} is {stored}, which the sweep, going by {zone}, finds hours after it is due"),
+        format!("set database.time_zone to the easternmost offset in {column}; what has an offset of its own is read by that all the same"),
+    )
 }

@@ -6,7 +6,12 @@ use super::ids::IdColumn;
 use crate::{
     config::Config,
     order::{Charset, IdKind},
-    store::{Misfit, OpenError, StoreError, catalogue::Index, mapping::StatusKind, session::Session},
+    store::{
+        Misfit, OpenError, StoreError,
+        catalogue::{Index, TableKind},
+        mapping::{Names, StatusKind},
+        session::Session,
+    },
 };
 
 /// The server.
@@ -46,10 +51,39 @@ fn product(version: &str) -> Result<(String, bool), Misfit> {
 }
 
 /// The table, as the catalogue spells it.
-#[derive(Debug)]
+#[derive(Debug, sqlx::FromRow)]
 pub(super) struct Table {
     pub(super) schema: String,
     name: String,
+    /// None of a view.
+    engine: Option<String>,
+    transactions: bool,
+    partitioned: bool,
+    is_it: bool,
+}
+
+impl Table {
+    pub(super) fn kind(&self) -> TableKind {
+        match self {
+            Self { engine: None, .. } => TableKind::View,
+            Self { partitioned: true, .. } => TableKind::Partitioned,
+            Self { .. } => TableKind::Plain,
+        }
+    }
+
+    /// Refuses a table whose rows can be neither locked nor rolled back.
+    fn with_transactions(self, config: &Config) -> Result<Self, OpenError> {
+        match &self.engine {
+            Some(engine) if !self.transactions => Err(Misfit(format!(
+                "orders.table is {}, whose engine {engine} has no transactions: what fails could not be undone; \
+                 run: ALTER TABLE {} ENGINE=InnoDB, also for the tables of close.sql",
+                config.orders.table,
+                Names::new(config, '`').table
+            ))
+            .into()),
+            _ => Ok(self),
+        }
+    }
 }
 
 pub(super) async fn table(session: &mut Session<Driver>, config: &Config) -> Result<Table, OpenError> {
@@ -62,22 +96,24 @@ pub(super) async fn table(session: &mut Session<Driver>, config: &Config) -> Res
         .into());
     };
     // Names differing in case are different tables, except where the server folds them.
-    let select = sqlx::query_as::<_, (String, String, bool)>(
-        "SELECT CAST(table_schema AS CHAR), CAST(table_name AS CHAR),
+    let select = sqlx::query_as::<_, Table>(
+        "SELECT CAST(table_schema AS CHAR) AS `schema`, CAST(table_name AS CHAR) AS `name`, CAST(t.engine AS CHAR) AS `engine`,
+                EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES') AS `transactions`,
+                COALESCE(create_options, '') LIKE '%partitioned%' AS `partitioned`,
                 LOWER(table_schema) = LOWER(?) AND LOWER(table_name) = LOWER(?)
                 AND (@@lower_case_table_names > 0 OR CAST(table_name AS BINARY) = CAST(? AS BINARY)) AS is_it
-         FROM information_schema.tables WHERE LOWER(table_name) = LOWER(?)
+         FROM information_schema.tables t WHERE LOWER(table_name) = LOWER(?)
          ORDER BY is_it DESC, table_schema = DATABASE() DESC, table_schema, table_name LIMIT 5",
     )
     .bind(&schema)
     .bind(&wanted.name)
     .bind(&wanted.name)
     .bind(&wanted.name);
-    let found = session.run(|connection| select.fetch_all(connection)).await?;
-    if let Some((schema, name, true)) = found.first() {
-        return Ok(Table { schema: schema.clone(), name: name.clone() });
+    let mut found = session.run(|connection| select.fetch_all(connection)).await?;
+    if found.first().is_some_and(|table| table.is_it) {
+        return found.swap_remove(0).with_transactions(config);
     }
-    let similar: Vec<String> = found.into_iter().map(|(schema, name, _)| format!("{schema}.{name}")).collect();
+    let similar: Vec<String> = found.into_iter().map(|Table { schema, name, .. }| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };
     Err(Misfit(format!("orders.table is {wanted}, but the database {schema} has no such table that this user may see{hint} (names are taken as written, not folded)")).into())
 }
@@ -102,6 +138,13 @@ impl Column {
         matches!(self.base.as_str(), "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "bit")
     }
 
+    /// The column, by its quoted name, as a part of an index: long text only by its beginning.
+    pub(super) fn key_part(&self, name: &str) -> String {
+        // 3,072 bytes are the most of a whole index, and 191 characters fit into old row formats too.
+        let long = self.base.ends_with("text") || self.length.is_some_and(|length| length > 500);
+        if long { format!("{name}(191)") } else { name.to_owned() }
+    }
+
     fn is_unsigned(&self) -> bool {
         self.declared.contains("unsigned")
     }
@@ -122,12 +165,13 @@ pub(super) async fn columns(session: &mut Session<Driver>, table: &Table) -> Res
 }
 
 pub(super) async fn indexes(session: &mut Session<Driver>, server: &Server, table: &Table) -> Result<Vec<Index>, StoreError> {
-    // An index that the optimizer must not use can't be named in a hint.
+    // An index that the optimizer must not use can't be named in a hint, and by a hash, with which MariaDB keeps long texts
+    // unique, it finds no row.
     let usable = if server.mariadb { "ignored = 'NO'" } else { "is_visible = 'YES'" };
     let select = sqlx::query_as::<_, (String, String, bool)>(sqlx::AssertSqlSafe(format!(
         "SELECT CAST(index_name AS CHAR), CAST(COALESCE(column_name, '') AS CHAR), non_unique = 0
          FROM information_schema.statistics
-         WHERE table_schema = ? AND table_name = ? AND CAST(table_name AS BINARY) = CAST(? AS BINARY) AND index_type IN ('BTREE', 'HASH') AND {usable}
+         WHERE table_schema = ? AND table_name = ? AND CAST(table_name AS BINARY) = CAST(? AS BINARY) AND index_type = 'BTREE' AND {usable}
          ORDER BY index_name, seq_in_index"
     )))
     .bind(&table.schema)
@@ -145,12 +189,12 @@ pub(super) async fn indexes(session: &mut Session<Driver>, server: &Server, tabl
 
 /// What the status column holds, and it as the text of a status.
 pub(super) fn status_column(column: &Column, name: &str) -> Result<(StatusKind, String), Misfit> {
-    let number = || (StatusKind::Integer, format!("CAST({name} AS CHAR)"));
+    // ZEROFILL would add zeros.
+    let number = || (StatusKind::Integer, format!("CAST({name} + 0 AS CHAR)"));
     let text = |kind| (kind, format!("CONVERT({name} USING utf8mb4)"));
     match column.base.as_str() {
-        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => Ok(number()),
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" => Ok(number()),
         "decimal" if column.scale == Some(0) => Ok(number()),
-        "bit" => Ok((StatusKind::Integer, format!("CAST({name} + 0 AS CHAR)"))),
         "enum" => Ok(text(StatusKind::Enumeration(labels(&column.declared)))),
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => Ok(text(StatusKind::Text)),
         _ => Err(Misfit(format!(

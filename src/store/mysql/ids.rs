@@ -47,9 +47,9 @@ impl IdColumn {
     /// The column, by its quoted name, as the text of an id.
     pub(super) fn text(self, name: &str) -> String {
         match self {
-            Self::Signed | Self::Decimal | Self::Uuid => format!("CAST({name} AS CHAR)"),
+            Self::Signed | Self::Uuid => format!("CAST({name} AS CHAR)"),
             // ZEROFILL would add zeros.
-            Self::Unsigned => format!("CAST({name} + 0 AS CHAR)"),
+            Self::Unsigned | Self::Decimal => format!("CAST({name} + 0 AS CHAR)"),
             Self::Text => format!("CONVERT({name} USING utf8mb4)"),
             Self::PackedUuid => {
                 let part = |from: u8, length: u8| format!("SUBSTR(HEX({name}), {from}, {length})");

@@ -15,7 +15,7 @@ use crate::{
     order::IdKind,
     store::{
         Catalogue, ClockReading, OpenError, StoreError,
-        catalogue::{Asked, Described, Index},
+        catalogue::{Asked, Described, Index, TableKind},
         close_sql::CloseStatement,
         mapping::{
             Names, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column, plus_micros, quoted,
@@ -42,6 +42,7 @@ pub(super) struct Schema {
     pub(super) lock: ListStatement,
     pub(super) peek: ListStatement,
     pub(super) update: ListStatement,
+    pub(super) count_closed: ListStatement,
     pub(super) close_sql: Vec<CloseStatement<ListStatement>>,
     pub(super) own: OwnTables,
     pub(super) recorder: Option<Arc<Recorder>>,
@@ -54,7 +55,8 @@ pub(super) struct Schema {
     lasts: usize,
     id_column: IdColumn,
     sample: SqlStr,
-    names: Names,
+    create_sweep_index: String,
+    create_id_index: String,
     table: Table,
     server: Server,
     described: Described,
@@ -106,6 +108,7 @@ impl Schema {
         };
         let hint = index_hint(&indexes, &id.name);
         let zone = zone(session, config).await?;
+        let (id_part, status_part) = (id.key_part(&names.id), status.key_part(&names.status));
 
         Ok(Self {
             id_kind,
@@ -113,6 +116,7 @@ impl Schema {
             lock: statements.lock(&hint)?,
             peek: statements.peek(&hint)?,
             update: statements.update(&hint)?,
+            count_closed: statements.count_closed(&hint)?,
             close_sql: close_statements(config, server.escapes, |template| ListStatement::new(template, id_column))?,
             included: statements.included(&hint, &carried)?,
             recorder: own.recorder(config),
@@ -128,7 +132,13 @@ impl Schema {
                 zone,
                 matches!(moment, Moment::Local { .. }),
             ),
-            names,
+            create_sweep_index: create_index("", "due", &names.table, &[&status_part, &names.deadline, &id_part]),
+            create_id_index: create_index(
+                if table.kind() == TableKind::Partitioned { "" } else { "UNIQUE " },
+                "id",
+                &names.table,
+                &[&id_part],
+            ),
             table,
             server,
         })
@@ -161,17 +171,22 @@ impl Schema {
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
         let indexes = indexes(session, &self.server, &self.table).await?;
-        let Names { table, id, deadline, status } = &self.names;
         Ok(self.described.catalogue(Asked {
             product: self.server.product.clone(),
             clock,
+            table: self.table.kind(),
             sample,
+            swept_late: None,
             indexes,
             drops_implied: false,
-            create_sweep_index: format!("CREATE INDEX order_closer_due ON {table} ({status}, {deadline}, {id});"),
-            create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {table} ({id});"),
+            create_sweep_index: self.create_sweep_index.clone(),
+            create_id_index: self.create_id_index.clone(),
         }))
     }
+}
+
+fn create_index(unique: &str, name: &str, table: &str, parts: &[&str]) -> String {
+    format!("CREATE {unique}INDEX order_closer_{name} ON {table} ({});", parts.join(", "))
 }
 
 /// Reads the database's clock.
@@ -266,6 +281,13 @@ impl Statements<'_> {
         let assignments = format!("{}, {status} = {}", further_assignments(self.config, '`'), self.literals.closed);
         let assignments = assignments.trim_start_matches(", ");
         self.list(&format!("UPDATE {table}{hint} SET {assignments} WHERE {listed} AND {unpaid}{filter}"))
+    }
+
+    /// In: ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
+    /// the filter asks.
+    fn count_closed(&self, hint: &str) -> Result<ListStatement, OpenError> {
+        let (table, listed, closed) = (&self.names.table, self.listed(), self.has_status(std::slice::from_ref(&self.literals.closed)));
+        self.list(&format!("SELECT COUNT(*) FROM {table}{hint} WHERE {listed} AND {closed}"))
     }
 
     /// In: ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered: closing may have changed

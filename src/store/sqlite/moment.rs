@@ -44,9 +44,7 @@ impl Moment {
     pub(super) fn micros(&self, plus: i64) -> String {
         let (condition, micros) = match self {
             Self::Text { column, east } => {
-                // Places are counted and not matched: a pattern costs more than all the rest of the statement.
-                let own_zone =
-                    format!("length({column}) > 16 AND (substr({column}, -1) IN ('Z', 'z') OR substr({column}, -6, 1) IN ('+', '-'))");
+                let own_zone = own_zone(column);
                 let zone = if *east == 0 { String::new() } else { format!(" - CASE WHEN {own_zone} THEN 0 ELSE {east} * 1000000 END") };
                 (
                     format!(
@@ -100,6 +98,17 @@ impl Moment {
         }
     }
 
+    /// The condition that the column's text has a zone of its own further east than ours: [`Self::within`] goes by the
+    /// text, and finds it as much later.
+    pub(super) fn east_of_sweep(&self) -> Option<String> {
+        match self {
+            Self::Text { column, east } => {
+                Some(format!("{} AND unixepoch(substr({column}, 1, 16)) - unixepoch({column}) > {east}", own_zone(column)))
+            }
+            Self::Epoch { .. } => None,
+        }
+    }
+
     /// ?3, the column's text from a [`crate::store::Cursor`], as a value to compare the column with.
     pub(super) fn cursor(&self) -> &'static str {
         match self {
@@ -122,6 +131,12 @@ impl Moment {
     pub(super) fn is_local(&self) -> bool {
         matches!(self, Self::Text { .. })
     }
+}
+
+/// The condition that a text has a zone of its own. Places are counted and not matched: a pattern costs more than all the
+/// rest of a statement.
+fn own_zone(column: &str) -> String {
+    format!("length({column}) > 16 AND (substr({column}, -1) IN ('Z', 'z') OR substr({column}, -6, 1) IN ('+', '-'))")
 }
 
 fn earliest(unit: EpochUnit) -> i64 {

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, Sqlite as Driver};
 
 use super::{
-    affinity::Affinity,
+    catalogue::{columns, id_kind, indexes, no_such_table, rowid_alias, shown, status_kind, table_kind},
     moment::{Moment, NOW},
     outbox::words,
 };
 use crate::{
-    config::{Config, Status},
-    order::{Charset, IdKind, OrderId},
+    config::Config,
+    order::{IdKind, OrderId},
     store::{
-        Catalogue, ClockReading, Misfit, OpenError, StoreError,
+        Catalogue, ClockReading, OpenError, StoreError,
         catalogue::{Asked, Described, Index},
         close_sql::CloseStatement,
         mapping::{
-            Names, StatusKind, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column,
-            plus_micros, quoted,
+            Names, StatusLiterals, close_statements, filter_condition, further_assignments, included, no_such_column, plus_micros, quoted,
         },
         outbox::{OwnTables, Recorder},
         session::Session,
@@ -42,6 +41,7 @@ pub(super) struct Schema {
     pub(super) unpaid: Vec<String>,
     pub(super) read: SqlStr,
     pub(super) update: SqlStr,
+    pub(super) count_closed: SqlStr,
     pub(super) close_sql: Vec<CloseStatement<SqlStr>>,
     pub(super) own: OwnTables,
     pub(super) recorder: Option<Arc<Recorder>>,
@@ -51,21 +51,14 @@ pub(super) struct Schema {
     /// To be added up.
     pub(super) count_overdue: Vec<SqlStr>,
     sample: SqlStr,
+    swept_late: Option<SqlStr>,
+    /// The condition on what the sweep reads first.
+    swept: String,
     names: Names,
     schema: String,
     table: String,
     described: Described,
     rowid_alias: Option<String>,
-}
-
-/// A column of the catalogue.
-#[derive(Debug, sqlx::FromRow)]
-struct Column {
-    name: String,
-    /// As the table declares it; often enough not at all.
-    declared: String,
-    /// Its place in the primary key, from 1.
-    key_part: i64,
 }
 
 fn sql(text: String) -> SqlStr {
@@ -94,7 +87,7 @@ impl Schema {
         }
         let carried = included(config, find)?;
         let own = OwnTables::find(session, words(&schema)).await?;
-        let literals = StatusLiterals::new(config, &status_kind(status, config), &shown(status))?;
+        let literals = StatusLiterals::new(config, &status_kind(status, config)?, &shown(status))?;
         let names = Names::new(config, '"');
         let moment = Moment::new(&shown(deadline), &names.deadline, config)?;
         let id_kind = id_kind(id)?;
@@ -104,13 +97,16 @@ impl Schema {
         Ok(Self {
             read: statements.read(),
             update: statements.update(),
+            count_closed: statements.count_closed(),
             close_sql: close_statements(config, false, |template| sql(template.render(IDS)))?,
             included: statements.included(&carried.into_iter().map(|(name, _)| name).collect::<Vec<_>>()),
             recorder: own.recorder(config),
             own,
             due: statements.due(),
             count_overdue: statements.count_overdue(),
-            sample: statements.sample(),
+            sample: statements.sample(""),
+            swept_late: moment.east_of_sweep().map(|condition| statements.sample(&format!(" AND {} AND {condition}", statements.unpaid()))),
+            swept: statements.swept(),
             unpaid: literals.unpaid_texts.clone(),
             described: Described::new(
                 [id, status, deadline].map(|column| (column.name.as_str(), shown(column))),
@@ -144,19 +140,46 @@ impl Schema {
         let clock = clock(session).await?;
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
-        let indexes = indexes(session, &self.schema, &self.table, self.rowid_alias.as_deref()).await?;
+        let swept_late = match &self.swept_late {
+            Some(sql) => {
+                let select = sqlx::query_as::<_, (String, String, Option<i64>)>(sql.clone());
+                session.run(|connection| select.fetch_optional(connection)).await?
+            }
+            None => None,
+        };
+        let indexes = self.usable_indexes(session).await?;
         let Names { table, id, deadline, status } = &self.names;
         // An index names its schema itself, and the table without one.
         let bare_table = table.rsplit_once("\".\"").map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         Ok(self.described.catalogue(Asked {
             product,
             clock,
+            table: table_kind(session, &self.schema, &self.table).await?,
             sample,
+            swept_late,
             indexes,
             drops_implied: false,
             create_sweep_index: format!("CREATE INDEX order_closer_due ON {bare_table} ({status}, {deadline}, {id});"),
             create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {bare_table} ({id});"),
         }))
+    }
+
+    /// Without the partial ones by which SQLite can't sweep, as it says itself when it must.
+    async fn usable_indexes(&self, session: &mut Session<Driver>) -> Result<Vec<Index>, StoreError> {
+        let mut usable = Vec::new();
+        for index in indexes(session, &self.schema, &self.table, self.rowid_alias.as_deref()).await? {
+            let (table, name, swept) = (&self.names.table, index.name.replace('"', "\"\""), &self.swept);
+            let must = sql(format!("EXPLAIN SELECT 1 FROM {table} INDEXED BY \"{name}\" WHERE {swept}"));
+            match index.partial {
+                true => match session.execute(must).await {
+                    Ok(()) => usable.push(index),
+                    Err(StoreError::Rejected(_)) => {}
+                    Err(error) => return Err(error),
+                },
+                false => usable.push(index),
+            }
+        }
+        Ok(usable)
     }
 }
 
@@ -201,6 +224,23 @@ impl Statements<'_> {
         }
     }
 
+    /// The condition that the status is one of these literals, in just that spelling: a collation may take 'PENDING' for
+    /// 'pending', the judge does not, and the sweep would find such an order for ever.
+    fn has_status(&self, literals: &[String]) -> String {
+        let status = &self.names.status;
+        let one_of = match literals {
+            // A partial index serves only a condition like its own.
+            [one] => format!("= {one}"),
+            several => format!("IN ({})", several.join(", ")),
+        };
+        format!("{status} {one_of} AND {status} COLLATE BINARY {one_of}")
+    }
+
+    /// The condition that the order is unpaid.
+    fn unpaid(&self) -> String {
+        self.has_status(&self.literals.unpaid)
+    }
+
     /// In: ?1 ids. Out: their rows as one JSON array of [id, status, deadline], since the driver takes longer to
     /// hand over a thousand rows than SQLite to find them; and the clock. Locks nothing; the transaction has
     /// locked everything.
@@ -222,9 +262,17 @@ impl Statements<'_> {
             (further_assignments(self.config, '"'), self.listed(), self.literals.unpaid_list(), filter_condition(self.config));
         let closed = &self.literals.closed;
         sql(format!(
-            "UPDATE {table} SET {status} = {closed}{set} WHERE {listed} AND {valid} AND +{status} IN ({unpaid}){filter}",
+            "UPDATE {table} SET {status} = {closed}{set} WHERE {listed} AND {valid} AND +{status} COLLATE BINARY IN ({unpaid}){filter}",
             valid = self.valid()
         ))
+    }
+
+    /// In: ?1 ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
+    /// the filter asks.
+    fn count_closed(&self) -> SqlStr {
+        let Names { table, status, .. } = self.names;
+        let (listed, closed) = (self.listed(), &self.literals.closed);
+        sql(format!("SELECT count(*) FROM {table} WHERE {listed} AND +{status} COLLATE BINARY = {closed}"))
     }
 
     /// In: ?1 ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered: closing may have changed
@@ -264,9 +312,10 @@ impl Statements<'_> {
         let after = format!(" AND ({deadline}, {id}) > ({cursor}, {id_parameter})");
         let plus = plus_micros(self.config);
         let (first, next) = (self.moment.within(plus, None), self.moment.within(plus, Some(cursor)));
-        let page = |unpaid: &str, within: &str, after: &str| {
+        let page = |unpaid: &String, within: &str, after: &str| {
+            let unpaid = self.has_status(std::slice::from_ref(unpaid));
             sql(format!(
-                "SELECT {row}, {text} FROM {table} WHERE {status} = {unpaid} AND {within}{after} AND {valid}{not_dead}{filter} \
+                "SELECT {row}, {text} FROM {table} WHERE {unpaid} AND {within}{after} AND {valid}{not_dead}{filter} \
                  ORDER BY {deadline}, {id} LIMIT ?2"
             ))
         };
@@ -281,102 +330,30 @@ impl Statements<'_> {
 
     /// In: ?1 horizon. Out: one number. Locks nothing.
     fn count_overdue(&self) -> Vec<SqlStr> {
-        let Names { table, status, .. } = self.names;
-        let (unpaid, valid, filter) = (self.literals.unpaid_list(), self.valid(), filter_condition(self.config));
+        let table = &self.names.table;
+        let (unpaid, valid, filter) = (self.unpaid(), self.valid(), filter_condition(self.config));
         let not_dead = &self.not_dead;
         let within = self.moment.within(plus_micros(self.config), None);
         within
             .iter()
-            .map(|within| {
-                sql(format!("SELECT count(*) FROM {table} WHERE {status} IN ({unpaid}) AND {within} AND {valid}{not_dead}{filter}"))
-            })
+            .map(|within| sql(format!("SELECT count(*) FROM {table} WHERE {unpaid} AND {within} AND {valid}{not_dead}{filter}")))
             .collect()
     }
 
-    /// Out: id, stored text and meaning of some deadline. Locks nothing.
-    fn sample(&self) -> SqlStr {
+    /// What the sweep asks first.
+    fn swept(&self) -> String {
+        let unpaid = self.has_status(&self.literals.unpaid[..1]);
+        let within = self.moment.within(plus_micros(self.config), None);
+        format!("{unpaid} AND {}{}", within[0], filter_condition(self.config))
+    }
+
+    /// Out: id, stored text and meaning of some deadline for which this holds. Locks nothing.
+    fn sample(&self, condition: &str) -> SqlStr {
         let Names { table, id, deadline, .. } = self.names;
         let micros = self.moment.micros(plus_micros(self.config));
         sql(format!(
-            "SELECT CAST({id} AS TEXT), CAST({deadline} AS TEXT), {micros} FROM {table} WHERE {deadline} IS NOT NULL AND {valid} LIMIT 1",
+            "SELECT CAST({id} AS TEXT), CAST({deadline} AS TEXT), {micros} FROM {table} WHERE {deadline} IS NOT NULL AND {valid}{condition} LIMIT 1",
             valid = self.valid()
         ))
-    }
-}
-
-async fn columns(session: &mut Session<Driver>, schema: &str, table: &str) -> Result<Vec<Column>, StoreError> {
-    // Not the hidden columns of virtual tables, but generated ones.
-    let select = sqlx::query_as::<_, Column>(
-        "SELECT name, type AS declared, pk AS key_part FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid",
-    )
-    .bind(table)
-    .bind(schema);
-    session.run(|connection| select.fetch_all(connection)).await
-}
-
-async fn indexes(session: &mut Session<Driver>, schema: &str, table: &str, rowid_alias: Option<&str>) -> Result<Vec<Index>, StoreError> {
-    let select = sqlx::query_as::<_, (String, String, bool, bool)>(
-        "SELECT l.name, COALESCE(i.name, ''), l.\"unique\", l.partial
-         FROM pragma_index_list(?1, ?2) l JOIN pragma_index_info(l.name, ?2) i ORDER BY l.seq, i.seqno",
-    )
-    .bind(table)
-    .bind(schema);
-    // A table is its own index on the row id, and lists none.
-    let row_id =
-        rowid_alias.map(|column| Index { name: "INTEGER PRIMARY KEY".into(), columns: vec![column.into()], unique: true, partial: false });
-    let mut indexes = Vec::from_iter(row_id);
-    for (name, column, unique, partial) in session.run(|connection| select.fetch_all(connection)).await? {
-        match indexes.last_mut() {
-            Some(last) if last.name == name => last.columns.push(column),
-            _ => indexes.push(Index { name, columns: vec![column], unique, partial }),
-        }
-    }
-    Ok(indexes)
-}
-
-async fn no_such_table(session: &mut Session<Driver>, config: &Config) -> Result<Misfit, StoreError> {
-    let select = sqlx::query_scalar::<_, String>(
-        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT 20",
-    );
-    let tables = session.run(|connection| select.fetch_all(connection)).await?;
-    let hint = if tables.is_empty() { "it has none".into() } else { format!("it has {}", tables.join(", ")) };
-    Ok(Misfit(format!("orders.table is {}, but {} has no such table; {hint}", config.orders.table, config.database.url)))
-}
-
-/// The declared type, for people.
-fn shown(column: &Column) -> String {
-    if column.declared.is_empty() { "of no declared type".into() } else { column.declared.clone() }
-}
-
-/// The column that is another name of the row id, if there is one.
-fn rowid_alias(columns: &[Column]) -> Option<String> {
-    let mut key = columns.iter().filter(|column| column.key_part > 0);
-    match (key.next(), key.next()) {
-        (Some(column), None) if column.declared.eq_ignore_ascii_case("INTEGER") => Some(column.name.clone()),
-        _ => None,
-    }
-}
-
-/// Where the declaration does not say, the configured statuses do.
-fn status_kind(column: &Column, config: &Config) -> StatusKind {
-    match (Affinity::of(&column.declared), &config.orders.closed) {
-        (Affinity::Integer, _) => StatusKind::Integer,
-        (Affinity::Text, _) => StatusKind::Text,
-        (Affinity::Blob | Affinity::Real | Affinity::Numeric, Status::Integer(_)) => StatusKind::Integer,
-        (Affinity::Blob | Affinity::Real | Affinity::Numeric, Status::Text(_)) => StatusKind::Text,
-    }
-}
-
-fn id_kind(column: &Column) -> Result<IdKind, Misfit> {
-    match Affinity::of(&column.declared) {
-        _ if column.declared.to_ascii_uppercase().contains("UUID") => Ok(IdKind::Uuid),
-        Affinity::Integer => Ok(IdKind::Integer { min: i64::MIN.into(), max: i64::MAX.into() }),
-        // SQLite enforces no length. Numbers in a NUMERIC column are found by their digits.
-        Affinity::Text | Affinity::Numeric => Ok(IdKind::Text { max_chars: None, charset: Charset::Unicode }),
-        Affinity::Blob | Affinity::Real => Err(Misfit(format!(
-            "orders.id: the column {} is {}; an id is declared as INTEGER, TEXT or, with UUIDs in lower-case text, UUID",
-            column.name,
-            shown(column)
-        ))),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Report, good_redis};
 use crate::{
     commands::SECRET,
-    support::{Database, Kind, Redis, Settings, Shop, mariadb::MariaDb, ports, postgres::Postgres},
+    support::{Database, Kind, Redis, Settings, Shop, mariadb::MariaDb, order_closer, ports, postgres::Postgres},
 };
 
 /// A table that is mapped by the defaults, with this primary key clause and these indexes.
@@ -46,10 +46,158 @@ async fn an_id_that_is_not_unique() {
         database.execute("CREATE INDEX due ON orders (status, expires_at)").await;
         let report = Report::of(&settings, 0).await;
         assert_eq!(report.wrong(), ["id index"], "{kind:?}");
-        report.assert("id index", "warn", "no unique index on order_no");
+        report.assert("id index", "warn", "no unique index on order_no alone; if an id came to stand in two rows");
         database.execute(report.mend("id index")).await;
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
     }
+}
+
+/// An index that lacks rows of ours is none.
+#[tokio::test]
+async fn a_partial_index_for_other_orders() {
+    let redis = good_redis();
+    for kind in [Kind::Postgres, Kind::Sqlite] {
+        let (database, settings) = bare_orders(kind, &redis, "bigint PRIMARY KEY", time_type(kind)).await;
+        database.execute("CREATE INDEX paid ON orders (expires_at) WHERE status = 1").await;
+        database.execute("CREATE INDEX new ON orders (expires_at) WHERE status = 0 AND order_no > 9").await;
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), ["sweep index"], "{kind:?}");
+        let filtered = settings.clone().set("orders.filter", "order_no > 9");
+        Report::of(&filtered, 0).await.assert("sweep index", "ok", "new");
+        database.execute("CREATE INDEX unpaid ON orders (expires_at) WHERE status = 0").await;
+        Report::of(&settings, 0).await.assert("sweep index", "ok", "unpaid");
+    }
+}
+
+/// An index whose condition is wider than ours, or says it otherwise, has all that we ask for.
+#[tokio::test]
+async fn a_partial_index_for_more_than_ours_in_postgres() {
+    let redis = good_redis();
+    let (database, settings) = bare_orders(Kind::Postgres, &redis, "bigint PRIMARY KEY", "timestamptz").await;
+    database.execute("ALTER TABLE orders ALTER status TYPE varchar(20)").await;
+    database.execute("CREATE INDEX other ON orders (status, expires_at) WHERE status IN ('new', 'paid')").await;
+    let settings = settings.set("orders.unpaid", vec!["new", "offered"]).set("orders.closed", "closed");
+    assert_eq!(Report::of(&settings, 0).await.wrong(), ["sweep index"]);
+    database
+        .execute(
+            "CREATE INDEX open ON orders (status, expires_at) WHERE status <> 'paid' AND status <> 'closed' AND expires_at IS NOT NULL",
+        )
+        .await;
+    Report::of(&settings, 0).await.assert("sweep index", "ok", "open");
+    database
+        .execute("DROP INDEX open; CREATE INDEX listed ON orders (status, expires_at) WHERE status IN ('offered', 'paid', 'new')")
+        .await;
+    Report::of(&settings, 0).await.assert("sweep index", "ok", "listed");
+}
+
+/// No unique index can be had on the id alone, and none is proposed.
+#[tokio::test]
+async fn a_table_partitioned_by_another_column() {
+    let redis = good_redis();
+    for (kind, by) in [
+        (Kind::Postgres, "RANGE (expires_at); CREATE TABLE orders_all PARTITION OF orders DEFAULT"),
+        (
+            Kind::MariaDb,
+            "RANGE (UNIX_TIMESTAMP(expires_at)) (PARTITION early VALUES LESS THAN (1800000000), PARTITION late VALUES LESS THAN MAXVALUE)",
+        ),
+    ] {
+        let (database, settings) = bare_orders(kind, &redis, "bigint NOT NULL", time_type(kind)).await;
+        database.execute("DROP TABLE orders").await;
+        database
+            .execute(&format!(
+                "CREATE TABLE orders (order_no bigint NOT NULL, status integer, expires_at {}) PARTITION BY {by}",
+                time_type(kind)
+            ))
+            .await;
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), ["sweep index", "id index"], "{kind:?}");
+        database.execute(report.mend("sweep index")).await;
+        database.execute(report.mend("id index")).await;
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), ["id index"], "{kind:?}");
+        assert!(report.mend("id index").contains("partitioned by"), "{:#?}", report.findings);
+    }
+}
+
+/// What the table beneath has is not known, and a view takes no index.
+#[tokio::test]
+async fn a_view() {
+    let redis = good_redis();
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let (database, settings) = bare_orders(kind, &redis, "bigint PRIMARY KEY", time_type(kind)).await;
+        database.execute("CREATE VIEW open_orders AS SELECT * FROM orders").await;
+        let report = Report::of(&settings.set("orders.table", "open_orders"), 0).await;
+        assert_eq!(report.wrong(), ["sweep index", "id index"], "{kind:?}");
+        report.assert("sweep index", "warn", "orders.table is a view");
+        assert!(report.mend("sweep index").contains("table beneath"), "{:#?}", report.findings);
+        assert!(report.mend("sweep index").contains("status, expires_at, order_no"), "{:#?}", report.findings);
+    }
+}
+
+/// An index has only the beginning of a long text; the hash that keeps it unique finds no row.
+#[tokio::test]
+async fn long_texts_in_mariadb() {
+    let redis = good_redis();
+    for text in ["text", "varchar(2000)"] {
+        let (database, settings) = bare_orders(Kind::MariaDb, &redis, &format!("{text} NOT NULL"), "timestamp").await;
+        database.execute(&format!("ALTER TABLE orders MODIFY status {text}, ADD UNIQUE INDEX hashed (order_no)")).await;
+        let settings = settings.set("orders.unpaid", "pending").set("orders.closed", "closed");
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), ["sweep index", "id index"], "{text}");
+        database.execute(report.mend("sweep index")).await;
+        database.execute(report.mend("id index")).await;
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), [] as [&str; 0], "{text}");
+        report.assert("id index", "ok", "order_closer_id");
+    }
+}
+
+/// A replica: nothing is to be granted, and `reconcile` says the same.
+#[tokio::test]
+async fn a_database_that_takes_no_changes() {
+    let redis = good_redis();
+    for kind in [Kind::Postgres, Kind::Sqlite] {
+        let shop = Shop::open(kind).await;
+        let name = shop.database.url.rsplit('/').next().expect("a name");
+        let url = match kind {
+            Kind::Postgres | Kind::MariaDb => {
+                shop.database.execute(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on")).await;
+                shop.database.url.clone()
+            }
+            Kind::Sqlite => format!("{}?mode=ro", shop.database.url),
+        };
+        let settings = shop.settings_with(&redis).set("database.url", url);
+        let report = Report::of(&settings, 69).await;
+        assert_eq!(report.wrong(), ["closing"], "{kind:?}");
+        assert!(report.mend("closing").contains("replica"), "{:#?}", report.findings);
+        order_closer(&settings, &["reconcile"]).await.expect_code(69);
+    }
+}
+
+/// The sweep goes by the text, and would find such an order eight hours late.
+#[tokio::test]
+async fn sqlite_texts_from_further_east_than_the_sweep() {
+    let redis = good_redis();
+    let (database, settings) = bare_orders(Kind::Sqlite, &redis, "bigint PRIMARY KEY", "text").await;
+    database.execute("CREATE INDEX due ON orders (status, expires_at)").await;
+    let past =
+        |separator: &str, offset: &str| format!("strftime('%Y-%m-%d{separator}%H:%M:%S', 'now', '-1 hour', '{offset}') || '{offset}'");
+    database
+        .execute(&format!(
+            "INSERT INTO orders VALUES (1, 0, {}), (2, 0, {}), (3, 0, {})",
+            past(" ", "-05:00"),
+            past(" ", "+08:00"),
+            past("T", "+08:00")
+        ))
+        .await;
+    let report = Report::of(&settings, 78).await;
+    assert_eq!(report.wrong(), ["sample deadline"]);
+    report.assert("sample deadline", "fail", "order 2: expires_at is ");
+    assert!(report.mend("sample deadline").contains("database.time_zone"), "{:#?}", report.findings);
+    let mended = settings.set("database.time_zone", "+08:00");
+    assert_eq!(Report::of(&mended, 0).await.wrong(), [] as [&str; 0]);
+    let report = order_closer(&mended, &["reconcile", "--json"]).await.expect_code(0).json();
+    assert_eq!(report["closed"], 3, "{report}");
 }
 
 #[tokio::test]

@@ -3,11 +3,12 @@
 use super::{on_every_database, settings};
 use crate::{
     commands::{SECRET, assert_no_secret},
-    support::{Kind, Settings, Shop, order_closer, ports, shop::CLOSED},
+    support::{Database, Kind, Settings, Shop, order_closer, ports, shop::CLOSED},
 };
 
 on_every_database! {
     one_poison_order => one_poison_order_in_postgres, one_poison_order_in_mariadb, one_poison_order_in_sqlite;
+    an_id_in_two_rows => an_id_in_two_rows_in_postgres, an_id_in_two_rows_in_mariadb, an_id_in_two_rows_in_sqlite;
 }
 
 #[tokio::test]
@@ -90,6 +91,20 @@ async fn one_poison_order(kind: Kind) {
     assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
     assert!(finished.stderr.contains("order 13 could not be closed") && finished.stderr.contains("cursed"), "{finished:#?}");
     shop.assert_outcome_except(&[13]).await;
+}
+
+/// It is one order that could not be closed.
+async fn an_id_in_two_rows(kind: Kind) {
+    let database = Database::fresh(kind).await;
+    database.execute("CREATE TABLE orders (order_no bigint, status integer, expires_at bigint)").await;
+    database.execute("INSERT INTO orders VALUES (7, 0, 1600000000), (8, 0, 1600000001), (7, 0, 1600000002)").await;
+    let settings =
+        Settings::new().set("database.url", database.url.as_str()).add("[orders]\ndeadline = { column = 'expires_at', unit = 's' }");
+    let finished = order_closer(&settings, &["reconcile", "--json"]).await.expect_code(75);
+    let report = finished.json();
+    assert_eq!([&report["closed"], &report["failed"]], [1, 1], "{finished:#?}");
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
+    assert!(finished.stderr.contains("two rows have the id 7"), "{finished:#?}");
 }
 
 #[tokio::test]

@@ -1,0 +1,68 @@
+//! How the deadline column holds a point in time, and how it is compared with the clock.
+
+use super::{catalogue::Column, schema::NOW};
+use crate::{
+    config::{Config, EpochUnit},
+    store::{
+        Misfit,
+        mapping::{EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS},
+    },
+};
+
+/// How the deadline column holds a point in time; `column` is its quoted name.
+pub(super) enum Moment {
+    /// With a zone.
+    Absolute { column: String },
+    /// Without: the session's zone decides.
+    Local { column: String },
+    /// As a number since 1970.
+    Epoch { column: String, unit: EpochUnit },
+}
+
+impl Moment {
+    pub(super) fn new(column: &Column, name: &str, config: &Config) -> Result<Self, Misfit> {
+        let unit = config.orders.deadline.unit;
+        let misfit = |what: &str| Err(Misfit(format!("orders.deadline: the column {} is {}: {what}", column.name, column.declared)));
+        let name = name.to_owned();
+        match (column.base.as_str(), unit) {
+            ("timestamptz", None) => Ok(Self::Absolute { column: name }),
+            ("timestamp" | "date", None) => Ok(Self::Local { column: name }),
+            ("int2" | "int4" | "int8" | "numeric" | "float8", Some(unit)) => Ok(Self::Epoch { column: name, unit }),
+            ("int2" | "int4" | "int8" | "numeric" | "float8", None) => {
+                misfit("say what it counts since 1970, unit = \"s\" for seconds or unit = \"ms\" for milliseconds")
+            }
+            ("timestamptz" | "timestamp" | "date", Some(_)) => misfit("it holds a time and no number, so unit must be left out"),
+            _ => misfit("a deadline is a timestamp with or without time zone, or a number with a unit"),
+        }
+    }
+
+    /// The deadline in microseconds since 1970, or NULL if the row has none.
+    pub(super) fn micros(&self, plus: i64) -> String {
+        match self {
+            Self::Absolute { column } | Self::Local { column } => format!(
+                "CASE WHEN isfinite({column}) AND {column} >= '{EARLIEST_DEADLINE_TEXT}' \
+                 THEN LEAST(date_part('epoch', {column}::timestamptz) * 1000000 + {plus}, {LATEST_DEADLINE_MICROS})::bigint END"
+            ),
+            Self::Epoch { column, unit } => format!(
+                "CASE WHEN {column} >= {earliest} THEN LEAST({column}::numeric * {scale} + {plus}, {LATEST_DEADLINE_MICROS})::bigint END",
+                earliest = EARLIEST_DEADLINE_SECS * 1_000_000 / unit.micros(),
+                scale = unit.micros(),
+            ),
+        }
+    }
+
+    /// The condition that the deadline is real and at most `horizon` microseconds away. The column
+    /// stands bare, so that an index on it serves.
+    pub(super) fn within(&self, horizon: &str, plus: i64) -> String {
+        let bound = format!("statement_timestamp() + ({horizon}::bigint - {plus}) * interval '1 microsecond'");
+        match self {
+            Self::Absolute { column } => format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= {bound}"),
+            Self::Local { column } => format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= ({bound})::timestamp"),
+            Self::Epoch { column, unit } => format!(
+                "{column} >= {earliest} AND {column} <= floor(({NOW} + {horizon}::bigint - {plus})::numeric / {scale})::bigint",
+                earliest = EARLIEST_DEADLINE_SECS * 1_000_000 / unit.micros(),
+                scale = unit.micros(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What SQLite's catalogue says of the table: its columns, its indexes, and what they can hold.
+
+use sqlx::Sqlite as Driver;
+
+use super::affinity::Affinity;
+use crate::{
+    config::{Config, Status},
+    order::{Charset, IdKind},
+    store::{
+        Misfit, StoreError,
+        catalogue::{Index, TableKind},
+        mapping::StatusKind,
+        session::Session,
+    },
+};
+
+/// A column of the catalogue.
+#[derive(Debug, sqlx::FromRow)]
+pub(super) struct Column {
+    pub(super) name: String,
+    /// As the table declares it; often enough not at all.
+    pub(super) declared: String,
+    /// Its place in the primary key, from 1.
+    pub(super) key_part: i64,
+}
+
+pub(super) async fn columns(session: &mut Session<Driver>, schema: &str, table: &str) -> Result<Vec<Column>, StoreError> {
+    // Not the hidden columns of virtual tables, but generated ones.
+    let select = sqlx::query_as::<_, Column>(
+        "SELECT name, type AS declared, pk AS key_part FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid",
+    )
+    .bind(table)
+    .bind(schema);
+    session.run(|connection| select.fetch_all(connection)).await
+}
+
+pub(super) async fn indexes(
+    session: &mut Session<Driver>,
+    schema: &str,
+    table: &str,
+    rowid_alias: Option<&str>,
+) -> Result<Vec<Index>, StoreError> {
+    let select = sqlx::query_as::<_, (String, String, bool, bool)>(
+        "SELECT l.name, COALESCE(i.name, ''), l.\"unique\", l.partial
+         FROM pragma_index_list(?1, ?2) l JOIN pragma_index_info(l.name, ?2) i ORDER BY l.seq, i.seqno",
+    )
+    .bind(table)
+    .bind(schema);
+    // A table is its own index on the row id, and lists none.
+    let row_id =
+        rowid_alias.map(|column| Index { name: "INTEGER PRIMARY KEY".into(), columns: vec![column.into()], unique: true, partial: false });
+    let mut indexes = Vec::from_iter(row_id);
+    for (name, column, unique, partial) in session.run(|connection| select.fetch_all(connection)).await? {
+        match indexes.last_mut() {
+            Some(last) if last.name == name => last.columns.push(column),
+            _ => indexes.push(Index { name, columns: vec![column], unique, partial }),
+        }
+    }
+    Ok(indexes)
+}
+
+/// What the table is, by its name in its schema.
+pub(super) async fn table_kind(session: &mut Session<Driver>, schema: &str, table: &str) -> Result<TableKind, StoreError> {
+    let select =
+        sqlx::query_scalar::<_, bool>("SELECT type = 'view' FROM pragma_table_list WHERE schema = ?1 AND name = ?2 COLLATE NOCASE")
+            .bind(schema)
+            .bind(table);
+    let view = session.run(|connection| select.fetch_one(connection)).await?;
+    Ok(if view { TableKind::View } else { TableKind::Plain })
+}
+
+pub(super) async fn no_such_table(session: &mut Session<Driver>, config: &Config) -> Result<Misfit, StoreError> {
+    let select = sqlx::query_scalar::<_, String>(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT 20",
+    );
+    let tables = session.run(|connection| select.fetch_all(connection)).await?;
+    let hint = if tables.is_empty() { "it has none".into() } else { format!("it has {}", tables.join(", ")) };
+    Ok(Misfit(format!("orders.table is {}, but {} has no such table; {hint}", config.orders.table, config.database.url)))
+}
+
+/// The declared type, for people.
+pub(super) fn shown(column: &Column) -> String {
+    if column.declared.is_empty() { "of no declared type".into() } else { column.declared.clone() }
+}
+
+/// The column that is another name of the row id, if there is one.
+pub(super) fn rowid_alias(columns: &[Column]) -> Option<String> {
+    let mut key = columns.iter().filter(|column| column.key_part > 0);
+    match (key.next(), key.next()) {
+        (Some(column), None) if column.declared.eq_ignore_ascii_case("INTEGER") => Some(column.name.clone()),
+        _ => None,
+    }
+}
+
+/// Where the declaration does not say, the configured statuses do.
+pub(super) fn status_kind(column: &Column, config: &Config) -> Result<StatusKind, Misfit> {
+    match (Affinity::of(&column.declared), &config.orders.closed) {
+        (Affinity::Integer, _) | (Affinity::Blob | Affinity::Numeric, Status::Integer(_)) => Ok(StatusKind::Integer),
+        (Affinity::Text, _) | (Affinity::Blob | Affinity::Numeric, Status::Text(_)) => Ok(StatusKind::Text),
+        // It makes 0.0 of 0.
+        (Affinity::Real, _) => {
+            Err(Misfit(format!("orders.status: the column {} is {}; a status is a whole number or text", column.name, shown(column))))
+        }
+    }
+}
+
+pub(super) fn id_kind(column: &Column) -> Result<IdKind, Misfit> {
+    match Affinity::of(&column.declared) {
+        _ if column.declared.to_ascii_uppercase().contains("UUID") => Ok(IdKind::Uuid),
+        Affinity::Integer => Ok(IdKind::Integer { min: i64::MIN.into(), max: i64::MAX.into() }),
+        // SQLite enforces no length. Numbers in a NUMERIC column are found by their digits.
+        Affinity::Text | Affinity::Numeric => Ok(IdKind::Text { max_chars: None, charset: Charset::Unicode }),
+        Affinity::Blob | Affinity::Real => Err(Misfit(format!(
+            "orders.id: the column {} is {}; an id is declared as INTEGER, TEXT or, with UUIDs in lower-case text, UUID",
+            column.name,
+            shown(column)
+        ))),
+    }
+}
