@@ -43,6 +43,13 @@ impl From<fred::error::Error> for RedisError {
 }
 
 impl RedisError {
+    /// Whether the server itself said so; its errors begin with a word in capitals, such as NOPERM or WRONGTYPE.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        let answer = self.0.split_once(": ").and_then(|(_, answer)| answer.split(' ').next());
+        answer.is_some_and(|code| code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase()))
+    }
+
     fn timed_out() -> Self {
         Self(format!("no answer within {}", humantime::format_duration(PATIENCE)))
     }
