@@ -19,8 +19,15 @@ pub(super) fn start(loaded: &Loaded) -> Result<(), Failure> {
     let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|error| {
         let what = format!("is {:?}, which is not a filter such as \"info\" or \"order_closer=debug\": {error}", log.level);
         Failure::new(Exit::Configuration, loaded.wrong("log.level", &what))
-    })?;
-    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    };
+    // A misspelt level would pass for the name of a module.
+    if let Some(word) = log.level.split(',').find(|part| !part.contains(['=', '[', ']']) && part.trim().parse::<LevelFilter>().is_err()) {
+        return Err(wrong(&format!("{word:?} is no level")));
+    }
+    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|error| wrong(&error.to_string()))?;
+    // An error of standard error can be told to nobody; to try it would be a panic.
+    let logger =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).with_target(false);
     match log.format {
         LogFormat::Text => logger.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => logger.json().flatten_event(true).init(),
