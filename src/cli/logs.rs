@@ -2,22 +2,23 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
     cli::{Exit, Failure},
     config::{Loaded, LogFormat},
 };
 
-/// Libraries speak only when something is wrong, unless the filter names them. A statement that waits for a
-/// lock is slow, and nothing is wrong.
-const QUIET: &str = "fred=warn,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
+/// What is said unless the filter says otherwise: warnings, and so our own also where the filter names others
+/// only. Libraries say no more than that unless it names them. A statement that waits for a lock is slow, and
+/// nothing is wrong.
+const QUIET: &str = "warn,fred=warn,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
 
 /// Begins to log as configured.
 pub(super) fn start(loaded: &Loaded) -> Result<(), Failure> {
     let log = &loaded.config.log;
-    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|error| {
-        let what = format!("is {:?}, which is not a filter such as \"info\" or \"order_closer=debug\": {error}", log.level);
+    let wrong = |why: &str| {
+        let what = format!("is {:?}, which is not a filter such as \"info\" or \"order_closer=debug\": {why}", log.level);
         Failure::new(Exit::Configuration, loaded.wrong("log.level", &what))
     };
     // A misspelt level would pass for the name of a module.

@@ -161,7 +161,8 @@ impl Schema {
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
         let indexes = indexes(session, &self.server, &self.table).await?;
-        let Names { table, id, deadline, status } = &self.names;
+        let Names { id, deadline, status, .. } = &self.names;
+        let table = [&self.table.schema, &self.table.name].map(|name| quoted('`', name)).join(".");
         Ok(self.described.catalogue(Asked {
             product: self.server.product.clone(),
             clock,

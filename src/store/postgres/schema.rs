@@ -198,10 +198,13 @@ impl Schema {
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
         let indexes = indexes(session, self.oid).await?;
-        let Names { table, id, deadline, status } = &self.names;
-        // A partitioned table takes no index concurrently.
-        let partitioned = sqlx::query_scalar::<_, bool>("SELECT relkind = 'p' FROM pg_class WHERE oid = $1::oid").bind(self.oid);
-        let concurrently = if session.run(|connection| partitioned.fetch_one(connection)).await? { "" } else { " CONCURRENTLY" };
+        let Names { id, deadline, status, .. } = &self.names;
+        // With its schema, since others have other search paths. A partitioned table takes no index concurrently.
+        const TABLE: &str = "SELECT format('%I.%I', nspname, relname), relkind = 'p'
+            FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = $1::oid";
+        let select = sqlx::query_as::<_, (String, bool)>(TABLE).bind(self.oid);
+        let (table, partitioned) = session.run(|connection| select.fetch_one(connection)).await?;
+        let concurrently = if partitioned { "" } else { " CONCURRENTLY" };
         Ok(self.described.catalogue(Asked {
             product,
             clock,
