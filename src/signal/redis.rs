@@ -70,14 +70,24 @@ fn client_config(redis: &Redis) -> Result<ClientConfig> {
     };
     Ok(ClientConfig {
         server,
-        username: redis.url.username.clone(),
-        password: redis.url.password.clone(),
+        username: redis.url.username.as_deref().map(inline),
+        password: redis.url.password.as_deref().map(inline),
         database: (redis.url.database > 0).then_some(redis.url.database),
         tls: if tls { Some(tls_connector(redis)?.into()) } else { None },
         // A subscribed connection still answers commands only in RESP3.
         version: RespVersion::RESP3,
         ..ClientConfig::default()
     })
+}
+
+/// A word of the login. The client sends it in an inline command (HELLO), where a blank ends a word and quotes hold it
+/// together.
+fn inline(word: &str) -> String {
+    if word.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'')) {
+        return word.to_owned();
+    }
+    let escaped: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("\"{escaped}\"")
 }
 
 fn tls_connector(redis: &Redis) -> Result<TlsConnector> {
