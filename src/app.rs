@@ -2,7 +2,10 @@
 //!
 //! The only room that knows all the others.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::{
@@ -274,22 +277,33 @@ fn log_summary(summary: &Summary, waiting: usize, message: &'static str) {
     );
 }
 
+/// A signal that follows another so soon is its echo: `timeout`, for one, sends it to a process and to its whole group.
+const ECHO: Duration = Duration::from_millis(200);
+
 /// The signals that end the daemon.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    last: Option<Instant>,
 }
 
 impl Signals {
     fn new() -> Result<Self, RunError> {
         let listen = |kind| signal(kind).map_err(|error| RunError::System(format!("signals can't be received: {error}")));
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())?, last: None })
     }
 
+    /// Waits for a signal that is no echo of the one before.
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+            if self.last.is_none_or(|last| last.elapsed() > ECHO) {
+                self.last = Some(Instant::now());
+                return;
+            }
         }
     }
 }

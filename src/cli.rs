@@ -9,9 +9,10 @@ mod demo;
 mod events;
 mod logs;
 mod migrate;
+mod output;
 mod reconcile;
 
-use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{env, ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 
@@ -21,16 +22,25 @@ use crate::{
     signal::RedisError,
     store::{OpenError, StoreError},
 };
+use output::{complain, print};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
 #[derive(Debug, Parser)]
 #[command(name = "order-closer", version, max_term_width = 100)]
 struct Arguments {
-    /// The configuration file [default: /etc/order-closer/order-closer.toml, if it exists].
-    #[arg(long, global = true, value_name = "FILE", env = "ORDER_CLOSER_CONFIG")]
+    /// The configuration file [env: ORDER_CLOSER_CONFIG] [default: /etc/order-closer/order-closer.toml, if it exists].
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
+}
+
+impl Arguments {
+    /// The configuration file that is named; an empty variable names none.
+    fn file(&self) -> Option<PathBuf> {
+        let variable = || env::var_os("ORDER_CLOSER_CONFIG").filter(|name| !name.is_empty());
+        self.config.clone().or_else(|| variable().map(PathBuf::from))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -87,6 +97,8 @@ enum Exit {
     Unavailable = 69,
     /// A bug of ours.
     Software = 70,
+    /// All went well, and the results could not be written.
+    Output = 74,
     /// Some orders could not be closed, or time ran out.
     Unfinished = 75,
     /// The configuration is wrong.
@@ -151,9 +163,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are answers, not errors; they go to standard output.
-            error.print().ok();
+            // Help and version are answers, not errors.
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            let printed = error.print();
+            if asked {
+                output::note(printed);
+            }
             return code(if asked { Exit::Done } else { Exit::Usage });
         }
     };
@@ -161,7 +176,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match std::panic::catch_unwind(|| dispatch(arguments)) {
         Ok(Ok(exit)) => code(exit),
         Ok(Err(Failure { exit, message })) => {
-            eprintln!("order-closer: {message}");
+            complain(&message);
             code(exit)
         }
         Err(_) => code(Exit::Software),
@@ -169,6 +184,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn code(exit: Exit) -> ExitCode {
+    let exit = if exit == Exit::Done && output::is_lost() { Exit::Output } else { exit };
     ExitCode::from(exit as u8)
 }
 
@@ -177,7 +193,7 @@ fn dispatch(arguments: Arguments) -> Outcome {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));
     }
-    let loaded = load(arguments.config.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
     let settings = &loaded.config;
     logs::start(&loaded)?;
     match arguments.command {
@@ -200,13 +216,4 @@ fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Exit::Software, format!("the runtime can't start: {error}")))
-}
-
-/// Prints a result; a reader that has gone away ends the program quietly.
-fn print(text: &str) {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
-        std::process::exit(Exit::Done as i32);
-    }
 }

@@ -182,7 +182,7 @@ impl EpochUnit {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Close {
-    /// The most orders that one transaction closes.
+    /// The most orders that one transaction closes. By default fewer where other transactions share the database.
     pub batch_size: usize,
     /// How many transactions run at the same time.
     pub workers: usize,
@@ -196,7 +196,7 @@ pub struct Close {
 
 impl Default for Close {
     fn default() -> Self {
-        Self { batch_size: 1_000, workers: 2, inbox: 200_000, retry: Retry::default(), sql: Vec::new() }
+        Self { batch_size: 5_000, workers: 2, inbox: 200_000, retry: Retry::default(), sql: Vec::new() }
     }
 }
 

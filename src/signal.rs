@@ -4,6 +4,7 @@
 //! All three only offer ids to the [`crate::close::Inbox`]; none decides anything. Whatever one of them
 //! misses, the sweep finds. Where several instances run, [`Peers`] says which of them tries an order first.
 
+mod advice;
 mod clock;
 mod key;
 mod listener;
@@ -13,6 +14,7 @@ mod peers;
 mod redis;
 mod sweep;
 
+pub use advice::redis_cli;
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Listener, SessionEnd};
 pub use notifications::{EXPIRED_FLAGS, missing_flags, with_flags};

@@ -18,7 +18,7 @@ use rand::Rng;
 use tokio::task::JoinSet;
 
 use crate::{
-    cli::{Exit, Failure, Outcome, print},
+    cli::{Exit, Failure, Outcome, output::say, print},
     signal::Commands,
 };
 use report::Report;
@@ -134,10 +134,6 @@ impl Plan {
         };
         Self { lifetime, pays_after }
     }
-}
-
-fn say(text: &str) {
-    eprintln!("{text}");
 }
 
 /// Live progress: a bar on a terminal, a line every two seconds elsewhere.

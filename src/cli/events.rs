@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    cli::{Exit, Failure, Outcome, print},
+    cli::{Exit, Failure, Outcome, output, print},
     config::{Config, Span},
     events::Closure,
     store::{self, Event, EventQuery, Outbox, Store},
@@ -47,7 +47,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
             print(&if arguments.json { json_line(event)? } else { line(event) });
         }
         match page.last() {
-            Some(last) if page.len() == PAGE as usize => query.after = Some(last.id),
+            Some(last) if page.len() == PAGE as usize && output::is_read() => query.after = Some(last.id),
             _ => break,
         }
     }

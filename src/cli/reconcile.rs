@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, print},
+    cli::{Exit, Failure, Outcome, complain, print},
     close::{Closer, Lateness, Looked, Outcome as Ended, Pending, Stats, Unfinished},
     config::{Config, Span},
     order::{OrderId, Row, Trigger},
@@ -92,7 +92,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
     show(&report, arguments.json)?;
-    complain(&pass);
+    name_failed(&pass);
     ended?;
     Ok(if pass.failed.is_empty() && !pass.out_of_time { Exit::Done } else { Exit::Unfinished })
 }
@@ -246,14 +246,14 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn complain(pass: &Pass) {
+fn name_failed(pass: &Pass) {
     for (id, reason) in pass.failed.iter().take(NAMED) {
-        eprintln!("order-closer: order {id} could not be closed: {reason}");
+        complain(&format!("order {id} could not be closed: {reason}"));
     }
     if pass.failed.len() > NAMED {
-        eprintln!("order-closer: and {} more", pass.failed.len() - NAMED);
+        complain(&format!("and {} more", pass.failed.len() - NAMED));
     }
     if pass.out_of_time {
-        eprintln!("order-closer: time ran out (--max-duration) before every overdue order was looked at");
+        complain("time ran out (--max-duration) before every overdue order was looked at");
     }
 }

@@ -268,7 +268,7 @@ impl State {
             }
             let mut arrived = std::mem::take(&mut self.arrived);
             if arrived.len() > max {
-                arrived.sort_unstable_by(|one, other| one.id.by_length().cmp(&other.id.by_length()));
+                arrived.sort_unstable_by(|one, other| one.id.cmp(&other.id));
             }
             self.run = arrived.into();
         }

@@ -1,4 +1,4 @@
-//! Reading the configuration: default < file < environment.
+//! Reading the configuration: default < file < environment. Some defaults depend on the other two.
 
 use std::{
     collections::HashSet,
@@ -14,17 +14,20 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use crate::config::{Config, Webhook, explain::explain};
+use crate::config::{Config, DatabaseUrl, Webhook, explain::explain};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
 
 const ENV_PREFIX: &str = "ORDER_CLOSER_";
 
-/// Environment variables with our prefix that are not settings.
-const NOT_SETTINGS: [&str; 1] = ["config"];
+/// Whether a variable with our prefix is meant for us: in Kubernetes a Service named `order-closer` makes
+/// `ORDER_CLOSER_PORT_6379_TCP`, `ORDER_CLOSER_SERVICE_HOST` and their like.
+fn is_setting(key: &str) -> bool {
+    key != "config" && !key.starts_with("port") && !key.starts_with("service_")
+}
 
-/// Text settings: their variables are taken as they are, so that a prefix `007` keeps its zeros.
+/// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
 const TEXT: [&str; 12] = [
     "redis.url",
     "redis.ca_file",
@@ -66,17 +69,31 @@ pub struct Setting {
 /// Says in one text which key is wrong, what it found, what would be right and where it was set.
 pub fn load(file: Option<&Path>) -> Result<Loaded, String> {
     let file = file.map(Path::to_owned).or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()));
-    let mut figment = Figment::from(Serialized::defaults(Config::default()));
+    let mut set = Figment::new();
     if let Some(file) = file {
-        // A missing file would pass silently.
-        std::fs::read(&file).map_err(|error| format!("the configuration file {} can't be read: {error}", file.display()))?;
-        figment = figment.merge(Toml::file_exact(file));
+        set = set.merge(File::read(file)?);
     }
-    let figment = figment.merge(Variables);
+    let set = set.merge(Variables);
+    let defaults = Serialized::defaults(defaults_beside(&set));
+    let figment = set.join(defaults);
     let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
     let loaded = Loaded { config, figment };
     loaded.validate()?;
     Ok(loaded)
+}
+
+/// The defaults of what is not set.
+fn defaults_beside(set: &Figment) -> Config {
+    let mut defaults = Config::default();
+    let close = &mut defaults.close;
+    // What is set wrongly is reported when all of it is read.
+    if let Ok(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)) = set.extract_inner("database.url") {
+        close.batch_size = 1_000;
+    }
+    if let Ok(inbox) = set.extract_inner("close.inbox") {
+        close.batch_size = close.batch_size.min(inbox).max(1);
+    }
+    defaults
 }
 
 impl Loaded {
@@ -243,6 +260,31 @@ fn toml_text(value: &Value) -> String {
     toml::Value::try_from(value).map_or_else(|_| "?".into(), |value| value.to_string())
 }
 
+/// The configuration file, as a source of settings. It is read once, since a pipe has nothing to say a second time.
+struct File {
+    path: PathBuf,
+    text: String,
+}
+
+impl File {
+    fn read(path: PathBuf) -> Result<Self, String> {
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Self { path, text }),
+            Err(error) => Err(format!("the configuration file {} can't be read: {error}", path.display())),
+        }
+    }
+}
+
+impl Provider for File {
+    fn metadata(&self) -> Metadata {
+        Metadata::from("file", self.path.as_path())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Toml::string(&self.text).data()
+    }
+}
+
 /// The environment, as a source of settings.
 struct Variables;
 
@@ -262,13 +304,14 @@ impl Provider for Variables {
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        let mut variables: Vec<(String, String)> =
-            Env::prefixed(ENV_PREFIX).split("__").ignore(&NOT_SETTINGS).iter().map(|(key, text)| (key.into_string(), text)).collect();
+        let variables = Env::prefixed(ENV_PREFIX).split("__");
+        let variables = variables.iter().map(|(key, text)| (key.into_string(), text));
+        let mut variables: Vec<(String, String)> = variables.filter(|(key, _)| is_setting(key)).collect();
         // A table comes before those of its keys that have variables of their own.
         variables.sort();
         let mut settings = Dict::new();
         for (key, text) in variables {
-            let value: Value = if TEXT.contains(&key.as_str()) {
+            let value: Value = if TEXT.contains(&key.as_str()) || key.starts_with("orders.set.") {
                 text.into()
             } else {
                 text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {})

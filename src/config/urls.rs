@@ -3,7 +3,69 @@
 use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
-use url::Url;
+use url::{Position, Url};
+
+/// Parses a URL. What is wrong with it is said without quoting any of it.
+fn parsed(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    // Left as they are, these characters end the host within the password, whose rest then stands where it would be shown.
+    if url[Position::AfterPort..].contains(['@', '#']) {
+        return Err("an @ or # follows the host; in a password @ is %40, / is %2F, ? is %3F and # is %23".into());
+    }
+    Ok(url)
+}
+
+/// Refuses parameters that nobody would heed. Their names are not quoted: after an & in a password, that is its rest.
+fn only(known: &[&str], url: &Url) -> Result<(), String> {
+    // PostgreSQL's are options[name].
+    if url.query_pairs().all(|(name, _)| known.contains(&name.split('[').next().unwrap_or_default())) {
+        return Ok(());
+    }
+    Err(match known {
+        [] => "it takes no parameters".into(),
+        _ => format!("it has a parameter other than {}; in a value & is %26", known.join(", ")),
+    })
+}
+
+/// The parameters that the client of PostgreSQL knows.
+const POSTGRES: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+    "statement-cache-capacity",
+];
+
+/// Those that the client of MySQL and MariaDB knows.
+const MYSQL: &[&str] = &[
+    "ssl-mode",
+    "sslmode",
+    "ssl-ca",
+    "sslca",
+    "ssl-cert",
+    "sslcert",
+    "ssl-key",
+    "sslkey",
+    "charset",
+    "collation",
+    "socket",
+    "time-zone",
+    "timezone",
+    "statement-cache-capacity",
+];
 
 /// A URL without its password, for logs and errors.
 fn redacted(url: &str) -> String {
@@ -61,23 +123,22 @@ impl TryFrom<String> for DatabaseUrl {
 
     fn try_from(text: String) -> Result<Self, String> {
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme).to_owned();
-        let url = match scheme.as_str() {
+        let (url, parameters) = match scheme.as_str() {
             "sqlite" => return Ok(Self::Sqlite(text)),
-            "postgres" | "postgresql" => Self::Postgres(text),
-            "mysql" | "mariadb" => Self::MySql(text),
+            "postgres" | "postgresql" => (Self::Postgres(text), POSTGRES),
+            "mysql" | "mariadb" => (Self::MySql(text), MYSQL),
             _ => return Err("a database URL begins with sqlite://, postgres:// or mysql://".into()),
         };
-        // The parser's message says what is wrong without quoting the URL.
-        let wrong = |what: &dyn fmt::Display| {
+        let wrong = |what: &str| {
             format!(
                 "this {scheme} URL can't be read: {what}; write {scheme}://user:password@host:port/database, with special characters percent-encoded"
             )
         };
         // Without the slashes all that follows would be a path, and shown with the password in it.
         if !url.secret()[scheme.len()..].starts_with("://") {
-            return Err(wrong(&"two slashes are missing"));
+            return Err(wrong("two slashes are missing"));
         }
-        Url::parse(url.secret()).map_err(|error| wrong(&error))?;
+        parsed(url.secret()).and_then(|url| only(parameters, &url)).map_err(|what| wrong(&what))?;
         Ok(url)
     }
 }
@@ -150,19 +211,18 @@ impl TryFrom<String> for RedisUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let url = Url::parse(&text).map_err(|error| {
+        let wrong = |what: String| {
             format!(
-                "this Redis URL can't be read: {error}; write redis://user:password@host:6379/0, with special characters percent-encoded"
+                "this Redis URL can't be read: {what}; write redis://user:password@host:6379/0, with special characters percent-encoded"
             )
-        })?;
+        };
+        let url = parsed(&text).map_err(wrong)?;
         let mut database = None;
         let mut username = Some(decoded(url.username())?);
         let mut password = url.password().map(decoded).transpose()?;
         let address = match url.scheme() {
             scheme @ ("redis" | "rediss" | "valkey" | "valkeys") => {
-                if let Some((name, _)) = url.query_pairs().next() {
-                    return Err(format!("a Redis URL has no parameter {name:?}"));
-                }
+                only(&[], &url).map_err(wrong)?;
                 let path = url.path().trim_matches('/');
                 if !path.is_empty() {
                     database = Some(path.to_owned());
@@ -179,13 +239,13 @@ impl TryFrom<String> for RedisUrl {
             }
             "redis+unix" | "unix" => {
                 // A URL without a host has no place for a user before it.
+                only(&["db", "user", "password"], &url).map_err(wrong)?;
                 for (name, value) in url.query_pairs() {
                     let value = Some(value.into_owned());
                     match name.as_ref() {
                         "db" => database = value,
                         "user" => username = value,
-                        "password" => password = value,
-                        _ => return Err(format!("a Redis socket URL has no parameter {name:?}; it has db, user and password")),
+                        _ => password = value,
                     }
                 }
                 if url.host().is_some_and(|host| !host.to_string().is_empty()) {
@@ -200,6 +260,10 @@ impl TryFrom<String> for RedisUrl {
             Some(number) => number.parse().map_err(|_| format!("{number:?} is not a Redis database number from 0 to 255"))?,
         };
         let username = username.filter(|name| !name.is_empty());
+        // A user alone is more likely a password whose colon was forgotten, and would be shown.
+        if username.is_some() && password.is_none() {
+            return Err("a Redis URL has a user and no password; write redis://:password@host or redis://user:password@host".into());
+        }
         Ok(Self { address, username, password, database, redacted: redacted(&text) })
     }
 }
@@ -268,7 +332,7 @@ impl TryFrom<String> for WebhookUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let url = Url::parse(&text).map_err(|error| format!("this webhook URL can't be read: {error}; write https://host/path"))?;
+        let url = parsed(&text).map_err(|what| format!("this webhook URL can't be read: {what}; write https://host/path"))?;
         match url.scheme() {
             "http" | "https" => Ok(Self(url)),
             _ => Err("a webhook URL begins with https:// or http://".into()),

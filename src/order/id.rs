@@ -3,7 +3,7 @@
 //! An id from outside is accepted only in the one spelling that the column itself would print, so
 //! that no two keys ever mean one order and no id can make a statement fail for its neighbours.
 
-use std::{fmt, sync::Arc};
+use std::{cmp::Ordering, fmt, sync::Arc};
 
 use uuid::Uuid;
 
@@ -12,8 +12,8 @@ pub const MAX_ID_BYTES: usize = 255;
 
 /// An order's id in its canonical spelling, checked against the type of the id column.
 ///
-/// Cheap to clone.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Cheap to clone. Shorter ids come before longer ones, so that whole numbers stand in the order of their values.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct OrderId(Arc<str>);
 
 impl OrderId {
@@ -28,11 +28,17 @@ impl OrderId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
 
-    /// A key that sorts whole numbers by their value.
-    #[must_use]
-    pub fn by_length(&self) -> (usize, &str) {
-        (self.0.len(), &self.0)
+impl Ord for OrderId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.len(), &self.0).cmp(&(other.0.len(), &other.0))
+    }
+}
+
+impl PartialOrd for OrderId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
     config::{Listen, Redis},
     order::Trigger,
     signal::{
+        advice::redis_cli,
         key::{KeyReader, NotAnOrder},
         notifications::{missing_flags, with_flags},
         peers::Peers,
@@ -217,7 +218,8 @@ impl Listener {
                     }
                     Err(reason) => error!(
                         reason,
-                        "Redis does not publish expired keys, and orders are closed by the sweep alone; run: redis-cli CONFIG SET notify-keyspace-events {wanted}"
+                        mend = redis_cli(&self.redis, &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
+                        "Redis does not publish expired keys, and orders are closed by the sweep alone"
                     ),
                 }
             }

@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
     close::{Inbox, Stats},
-    config::{Config, DatabaseUrl},
+    config::{Config, Database, DatabaseUrl, Orders, Status},
     order::OrderId,
     signal::redis::{Commands, RedisError},
 };
@@ -139,16 +139,12 @@ impl Peers {
             };
             match ended {
                 Ok(()) => alone = false,
-                Err(error) if !std::mem::replace(&mut alone, true) => {
-                    debug!(%error, key = self.key, "no beat; other instances can't be seen");
-                    if error.0.contains("NOPERM") {
-                        warn!(
-                            %error, key = self.key,
-                            "other instances can't be seen, and each tries every order; let the ACL user run +hset +hgetall +hdel +pexpire on ~order-closer:*"
-                        );
-                    }
-                }
-                Err(_) => {}
+                // Without a connection nobody is seen either; the listener says so.
+                Err(error) if error.is_refusal() && !std::mem::replace(&mut alone, true) => warn!(
+                    %error, key = self.key,
+                    "other instances can't be seen, and each tries every order; the key must be ours alone, and an ACL user needs +hset +hgetall +hdel +pexpire on ~order-closer:*"
+                ),
+                Err(error) => debug!(%error, key = self.key, "no beat"),
             }
             let known_now = self.others();
             if known_now != known {
@@ -196,13 +192,16 @@ impl Peers {
     }
 }
 
-/// What instances have in common that close the same orders. What means another database on every host is
-/// told apart by the host's name.
+/// What instances have in common that close the same orders: all that decides which these are, and when. What
+/// means another database on every host is told apart by the host's name.
 fn group(config: &Config) -> String {
-    let url = &config.database.url;
+    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _ } = &config.orders;
+    let Database { url, time_zone, timeout: _ } = &config.database;
     let text = url.to_string();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));
     let host = if local { gethostname::gethostname().to_string_lossy().into_owned() } else { String::new() };
-    let whole = [host, text, config.orders.table.to_string(), config.redis.key_prefix.clone()].join("\n");
+    let mut unpaid: Vec<String> = unpaid.get().iter().map(Status::text).collect();
+    unpaid.sort_unstable();
+    let whole = format!("{:?}", (host, text, time_zone, table, id, status, unpaid, deadline, filter, &config.redis.key_prefix));
     format!("{:016x}", xxh3_64(whole.as_bytes()))
 }

@@ -43,6 +43,13 @@ impl From<fred::error::Error> for RedisError {
 }
 
 impl RedisError {
+    /// Whether the server itself said so; its errors begin with a word in capitals, such as NOPERM or WRONGTYPE.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        let answer = self.0.split_once(": ").and_then(|(_, answer)| answer.split(' ').next());
+        answer.is_some_and(|code| code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase()))
+    }
+
     fn timed_out() -> Self {
         Self(format!("no answer within {}", humantime::format_duration(PATIENCE)))
     }
@@ -63,14 +70,24 @@ fn client_config(redis: &Redis) -> Result<ClientConfig> {
     };
     Ok(ClientConfig {
         server,
-        username: redis.url.username.clone(),
-        password: redis.url.password.clone(),
+        username: redis.url.username.as_deref().map(inline),
+        password: redis.url.password.as_deref().map(inline),
         database: (redis.url.database > 0).then_some(redis.url.database),
         tls: if tls { Some(tls_connector(redis)?.into()) } else { None },
         // A subscribed connection still answers commands only in RESP3.
         version: RespVersion::RESP3,
         ..ClientConfig::default()
     })
+}
+
+/// A word of the login. The client sends it in an inline command (HELLO), where a blank ends a word and quotes hold it
+/// together.
+fn inline(word: &str) -> String {
+    if word.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'')) {
+        return word.to_owned();
+    }
+    let escaped: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
+    format!("\"{escaped}\"")
 }
 
 fn tls_connector(redis: &Redis) -> Result<TlsConnector> {

@@ -138,6 +138,7 @@ async fn text_shows_what_to_do() {
     let finished = order_closer(&settings, &["check"]).await.expect_code(78);
     let lines: Vec<&str> = finished.stdout.lines().collect();
     let at = lines.iter().position(|line| line.starts_with("✗ notifications ")).unwrap_or_else(|| panic!("{finished:#?}"));
-    assert!(lines[at + 1].trim_start().starts_with("-> redis-cli CONFIG SET notify-keyspace-events"), "{finished:#?}");
+    let mend = format!("-> redis-cli -p {} CONFIG SET notify-keyspace-events Ex", redis.port());
+    assert_eq!(lines[at + 1].trim_start(), mend, "{finished:#?}");
     assert!(lines.iter().any(|line| line.starts_with("! persistence ")), "{finished:#?}");
 }

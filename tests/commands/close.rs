@@ -5,6 +5,7 @@ use crate::support::{Kind, Shop, order_closer, ports};
 
 on_every_database! {
     each_is_told_apart => each_is_told_apart_in_postgres, each_is_told_apart_in_mariadb, each_is_told_apart_in_sqlite;
+    in_the_order_of_their_ids => in_the_order_of_their_ids_in_postgres, in_the_order_of_their_ids_in_mariadb, in_the_order_of_their_ids_in_sqlite;
 }
 
 async fn each_is_told_apart(kind: Kind) {
@@ -32,6 +33,21 @@ async fn each_is_told_apart(kind: Kind) {
     let finished = order_closer(&settings, &["close", "1", "5", "5"]).await.expect_code(0);
     assert!(finished.stdout.contains("1: left as it is, its status is 4\n"), "{finished:#?}");
     assert_eq!(finished.stdout.matches("5: closed, ").count(), 1, "{finished:#?}");
+    shop.assert_outcome().await;
+}
+
+/// A statement that is run for each order goes from the least number to the greatest.
+async fn in_the_order_of_their_ids(kind: Kind) {
+    let shop = Shop::open(kind).await;
+    shop.orders_due_in(8..=11, -1_000).await;
+    shop.order(100, -1_000).await;
+    shop.database.execute("CREATE TABLE visits (place bigint, order_no bigint)").await;
+    let visit = "INSERT INTO visits SELECT (SELECT count(*) FROM visits), order_no FROM orders WHERE order_no IN (:ids)";
+    let counted = toml::Table::from_iter([("sql".to_owned(), visit.into()), ("rows".to_owned(), toml::Value::Integer(1))]);
+    let settings = shop.settings().set("redis.url", format!("redis://127.0.0.1:{}", ports::free())).after_close_sql(counted);
+    order_closer(&settings, &["close", "100", "9", "11", "8", "10"]).await.expect_code(0);
+    let visited = shop.database.rows("SELECT order_no FROM visits ORDER BY place").await;
+    assert_eq!(visited.concat(), [8, 9, 10, 11, 100].map(|number| Some(number.to_string())));
     shop.assert_outcome().await;
 }
 

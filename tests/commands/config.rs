@@ -7,6 +7,15 @@ use serde_json::Value;
 use super::{SECRET, assert_no_secret};
 use crate::support::{OneShot, Settings, daemon::Finished};
 
+/// What Kubernetes tells every container of a Service called `order-closer`.
+const SERVICE_LINKS: [(&str, &str); 5] = [
+    ("ORDER_CLOSER_PORT", "tcp://10.0.0.1:6379"),
+    ("ORDER_CLOSER_PORT_6379_TCP", "tcp://10.0.0.1:6379"),
+    ("ORDER_CLOSER_PORT_6379_TCP_ADDR", "10.0.0.1"),
+    ("ORDER_CLOSER_SERVICE_HOST", "10.0.0.1"),
+    ("ORDER_CLOSER_SERVICE_PORT_HTTP", "80"),
+];
+
 /// Each setting's value and source, from `config --json`.
 fn shown(finished: &Finished) -> BTreeMap<String, (String, String)> {
     let text = |setting: &Value, field: &str| setting[field].as_str().unwrap_or_else(|| panic!("no {field}: {setting}")).to_owned();
@@ -91,13 +100,18 @@ async fn passwords_are_hidden() {
 #[tokio::test]
 async fn a_number_for_a_text_setting_stays_text() {
     let one = OneShot::new(&["config", "--json"]).env("ORDER_CLOSER_CONFIG", "/dev/null");
-    let one =
-        [("REDIS__KEY_PREFIX", "007"), ("ORDERS__TABLE", "2024"), ("ORDERS__ID", "true"), ("ORDERS__FILTER", "1"), ("LOG__LEVEL", "3")]
-            .iter()
-            .fold(one, |one, (name, value)| one.env(&format!("ORDER_CLOSER_{name}"), value));
+    let one = [
+        ("REDIS__KEY_PREFIX", "007"),
+        ("ORDERS__TABLE", "2024"),
+        ("ORDERS__ID", "true"),
+        ("ORDERS__SET__CLOSED_BY", "0"),
+        ("LOG__LEVEL", "3"),
+    ]
+    .iter()
+    .fold(one, |one, (name, value)| one.env(&format!("ORDER_CLOSER_{name}"), value));
     let shown = shown(&one.run().await.expect_code(0));
     for (key, value) in
-        [("redis.key_prefix", "007"), ("orders.table", "2024"), ("orders.id", "true"), ("orders.filter", "1"), ("log.level", "3")]
+        [("redis.key_prefix", "007"), ("orders.table", "2024"), ("orders.id", "true"), ("orders.set.closed_by", "0"), ("log.level", "3")]
     {
         assert_eq!(shown[key].0, format!("{value:?}"), "{key}");
     }
@@ -108,9 +122,57 @@ async fn the_environment_names_the_file() {
     let one = OneShot::with(&Settings::new().set("sweep.page", 77), &["config", "--json"]);
     let named = OneShot::new(&["config", "--json"]).env("ORDER_CLOSER_CONFIG", &one.config_file().display().to_string());
     assert_eq!(shown(&named.run().await.expect_code(0))["sweep.page"], ("77".into(), one.config_file().display().to_string()));
+    // An empty variable names none.
+    let empty = OneShot::new(&["config", "--json"]).env("ORDER_CLOSER_CONFIG", "");
+    assert_eq!(shown(&empty.run().await.expect_code(0))["sweep.page"].1, "the default");
     // The command line is stronger.
     let both = OneShot::with(&Settings::new().set("sweep.page", 78), &["config", "--json"]).env("ORDER_CLOSER_CONFIG", "/no/such/file");
     assert_eq!(shown(&both.run().await.expect_code(0))["sweep.page"].0, "78");
+}
+
+/// A pipe gives what it has once.
+#[tokio::test]
+async fn the_file_may_be_a_pipe() {
+    let settings = Settings::new().set("sweep.page", 77);
+    for line in ["order-closer < order-closer.toml", "order-closer < <(cat order-closer.toml)"] {
+        let one = OneShot::new(&["--config", "/dev/stdin", "config", "--json"]).in_shell(line);
+        settings.write(&one.config_file());
+        assert_eq!(shown(&one.run().await.expect_code(0))["sweep.page"], ("77".into(), "/dev/stdin".into()), "{line}");
+    }
+    let one = OneShot::new(&[]).in_shell("order-closer --config <(echo '[sweep]'; echo 'pages = 5') config");
+    let said = one.run().await.expect_code(78).stderr;
+    assert!(said.contains("sweep.pages: there is no such setting") && said.contains("(set in /dev/fd/"), "{said}");
+}
+
+#[tokio::test]
+async fn service_links_are_no_settings() {
+    let one = OneShot::new(&["config", "--json"]);
+    let one = SERVICE_LINKS.iter().fold(one, |one, (name, value)| one.env(name, value));
+    let shown = shown(&one.run().await.expect_code(0));
+    assert!(shown.values().all(|(_, source)| source == "the default"), "{shown:#?}");
+}
+
+/// The most orders of a batch, when nobody says how many.
+#[tokio::test]
+async fn the_default_batch_depends_on_the_database_and_the_inbox() {
+    let url = |scheme: &str| format!("[database]\nurl = '{scheme}://h/shop'\n");
+    for (toml, variable, batch) in [
+        (String::new(), None, 5_000),
+        (url("sqlite"), None, 5_000),
+        (url("postgres"), None, 1_000),
+        (url("mysql"), None, 1_000),
+        (url("mysql"), Some(("ORDER_CLOSER_DATABASE__URL", "sqlite://orders.db")), 5_000),
+        (url("sqlite"), Some(("ORDER_CLOSER_DATABASE__URL", "mariadb://h/shop")), 1_000),
+        ("[close]\ninbox = 50".into(), None, 50),
+        (url("postgres"), Some(("ORDER_CLOSER_CLOSE__INBOX", "2000")), 1_000),
+    ] {
+        let one = OneShot::with(&Settings::new().add(&toml), &["config", "--json"]);
+        let one = variable.iter().fold(one, |one, (name, value)| one.env(name, value));
+        let found = shown(&one.run().await.expect_code(0));
+        assert_eq!(found["close.batch_size"], (batch.to_string(), "the default".into()), "{toml} {variable:?}");
+    }
+    let said = refusal("[close]\ninbox = 0", &[]).await;
+    assert_eq!(said, "order-closer: close.inbox is 0, and must be from 1 to 10000000 (set in FILE)\n");
 }
 
 #[tokio::test]
@@ -155,6 +217,10 @@ async fn wrong_values_are_refused() {
         ("[database]\ntime_zone = 'UTC+8'", "database.time_zone", ["\"UTC+8\"", "\"+08:00\""]),
         ("[log]\nformat = 'xml'", "log.format", ["\"xml\"", "text or json"]),
         ("[log]\nlevel = 'order_closer=shout'", "log.level", ["\"order_closer=shout\"", "\"info\""]),
+        ("[log]\nlevel = 'inof'", "log.level", ["\"inof\"", "\"info\""]),
+        ("[log]\nlevel = 'order_closer=debug,inof'", "log.level", ["debug,inof\"", "\"info\""]),
+        ("[database]\nurl = 'postgres://h/shop?sslmod=require'", "database.url", ["parameter", "sslmode"]),
+        ("[redis]\nurl = 'redis://closer@h'", "redis.url", ["a user and no password", "redis://:password@host"]),
     ] {
         let said = refusal(toml, &[]).await;
         assert!(said.starts_with(&format!("order-closer: {key}")), "{toml}: {said}");
@@ -190,6 +256,13 @@ async fn a_wrong_url_keeps_its_secret() {
         (format!("[redis]\nurl = 'redis://:{SECRET}@h/x'"), None),
         (format!("[redis]\nlisten = 'redis://:{SECRET}@h/x'"), None),
         (format!("[database]\nurl = 'oracle://closer:{SECRET}@h/shop'"), None),
+        (format!("[database]\nurl = 'mysql://closer:12/{SECRET}@h/shop'"), None),
+        (format!("[database]\nurl = 'mysql://closer:12?{SECRET}@h/shop'"), None),
+        (format!("[database]\nurl = 'postgres://h/shop?password=12#{SECRET}'"), None),
+        (format!("[database]\nurl = 'postgres://h/shop?password=12&{SECRET}'"), None),
+        (format!("[redis]\nurl = 'redis://closer:12/{SECRET}@h'"), None),
+        (format!("[redis]\nurl = 'redis://{SECRET}@h'"), None),
+        (format!("[redis]\nurl = 'redis+unix:///redis.sock?password=12&{SECRET}'"), None),
         (String::new(), Some(("ORDER_CLOSER_DATABASE", url.as_str()))),
         (String::new(), Some(("ORDER_CLOSER_DATABASE__URL", url.as_str()))),
         (String::new(), Some(("ORDER_CLOSER_DATABASE__TIMEOUT", url.as_str()))),

@@ -72,12 +72,13 @@ fn the_annotated_file_has_every_setting_with_its_default() {
     assert_eq!(table(&loaded.config), table(&Config::default()));
     let file: Table = read(&path).parse().expect("TOML");
     let set = keys(&file);
-    for setting in loaded.settings() {
+    // The optional ones are there as comments, each with a value that would do. So is the one whose default depends on
+    // another: a copy of the file must not fix it.
+    let optional = ["redis.ca_file", "database.time_zone", "orders.filter", "close.batch_size"];
+    for setting in loaded.settings().into_iter().filter(|setting| !optional.contains(&setting.key.as_str())) {
         assert!(set.contains(&setting.key), "{} is not in the file", setting.key);
         assert_eq!(setting.source, path.display().to_string(), "{}", setting.key);
     }
-    // The optional ones are there as comments, each with a value that would do.
-    let optional = ["redis.ca_file", "database.time_zone", "orders.filter"];
     let explained = explained(&read(&path));
     for key in optional {
         assert!(explained.contains(key) && !set.contains(key), "{key}");
@@ -121,7 +122,8 @@ fn the_readme_has_every_setting_and_its_blocks_are_configurations() {
         assert!(shown.iter().any(|key| listed.contains(key)), "{} is not listed", setting.key);
         let plain = setting.value.trim_matches('"');
         if let Some(row) = rows.iter().find(|row| row[1] == format!("`{}`", setting.key)) {
-            assert_eq!(row[2].trim_matches('`'), plain, "{}", setting.key);
+            // The first one, where it depends on the database: that of the default's.
+            assert_eq!(row[2].split('`').nth(1), Some(plain), "{}", setting.key);
         }
     }
 }

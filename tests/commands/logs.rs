@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::SECRET;
-use crate::support::{Daemon, Kind, Redis, Shop, wait};
+use crate::support::{Daemon, Kind, Redis, Shop, ports, wait};
 
 /// A daemon whose URLs have passwords, in a shop with a few orders due soon.
 async fn daemon(shop: &Shop, redis: &Redis, format: &str, level: &str) -> Daemon {
@@ -81,6 +81,31 @@ async fn errors_alone() {
     let daemon = daemon(&shop, &redis, "json", "error").await;
     daemon.stop().await;
     assert_eq!(daemon.lines(), [] as [&str; 0]);
+}
+
+/// A filter for something else leaves our own warnings.
+#[tokio::test]
+async fn warnings_come_through_a_filter_that_does_not_name_us() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    let nowhere = format!("redis://127.0.0.1:{}", ports::free());
+    let daemon = Daemon::start(&shop.settings().set("redis.url", nowhere).set("log.level", "nonsense=5"));
+    daemon.until_logged("no keyspace notifications").await;
+    daemon.stop().await;
+    assert_eq!(daemon.logged("\"INFO\""), 0, "{:#?}", daemon.lines());
+}
+
+/// The error has the command that mends it.
+#[tokio::test]
+async fn a_redis_that_may_not_be_told_to_notify() {
+    let redis = Redis::options().password(SECRET).start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let daemon = Daemon::start(&shop.settings_with(&redis).set("redis.enable_notifications", false));
+    let line = daemon.until_logged("Redis does not publish expired keys").await;
+    let record: Value = serde_json::from_str(&line).expect("JSON");
+    let command = record["mend"].as_str().unwrap_or_else(|| panic!("no mend: {record}"));
+    assert_eq!(command, format!("redis-cli -p {} --askpass CONFIG SET notify-keyspace-events Ex", redis.port()));
+    daemon.stop().await;
+    assert_eq!(daemon.logged(SECRET), 0, "{:#?}", daemon.lines());
 }
 
 /// A wrong password: the log says so, and not what it was.

@@ -2,6 +2,8 @@
 
 /// Writing a key as an order service would.
 mod arm;
+/// Results and messages that nobody takes.
+mod broken_streams;
 /// What is right, and that the printed mend really mends.
 mod check;
 /// Closing orders by their ids.

@@ -96,6 +96,67 @@ async fn one_that_only_claims_to_be_there() {
     assert_on_time(&shop.assert_outcome().await);
 }
 
+/// Only those who close the same orders are peers, however else they differ.
+#[tokio::test]
+async fn those_who_close_other_orders_are_none() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.database.execute("ALTER TABLE orders ADD COLUMN public_no bigint UNIQUE, ADD COLUMN created_at timestamptz").await;
+    let settings = shop.settings_with(&redis);
+    let twin = settings.clone().set("close.batch_size", 7).set("orders.set.paid_at", "NULL").set("orders.unpaid", 0);
+    let strangers = [
+        settings.clone().set("orders.filter", "order_no % 2 = 0"),
+        settings.clone().set("orders.unpaid", vec![0, 2]),
+        settings.clone().set("orders.deadline.column", "created_at"),
+        settings.clone().add("[orders]\ndeadline = { column = 'expires_at', plus = '1h' }"),
+        settings.clone().set("orders.id", "public_no"),
+    ];
+    let mut daemons = acquainted(&[&settings, &twin]).await;
+    for stranger in &strangers {
+        daemons.push(listening(stranger).await);
+    }
+    let groups = async || {
+        let keys = redis.command(&["KEYS", "order-closer:*"]).array().to_vec();
+        keys.iter().map(|key| redis.command(&["HLEN", &key.text()]).integer()).max().map(|largest| (keys.len(), largest))
+    };
+    wait::until_eq("the number of groups, and the size of the largest", Some((6, 2)), groups).await;
+    for daemon in &daemons {
+        daemon.stop().await;
+    }
+    let acquainted: Vec<usize> = daemons.iter().map(|daemon| daemon.logged("\"others\":1,")).collect();
+    assert_eq!(acquainted, [1, 1, 0, 0, 0, 0, 0]);
+}
+
+/// Somebody else's key stands where the beat goes: that is said once for each time, and orders close all the same.
+#[tokio::test]
+async fn a_beat_that_is_refused() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    let key =
+        wait::some("the daemon's beat", async || redis.command(&["KEYS", "order-closer:*"]).array().first().map(|key| key.text())).await;
+    for spell in 1..=2 {
+        redis.command(&["CONFIG", "RESETSTAT"]);
+        redis.command(&["SET", &key, "a text"]);
+        wait::until("several beats were refused", async || {
+            let stats = redis.command(&["INFO", "commandstats"]).text();
+            let refused =
+                stats.lines().find_map(|line| line.strip_prefix("cmdstat_hset:")?.rsplit_once("failed_calls=")?.1.trim().parse().ok());
+            refused.is_some_and(|refused: u64| refused >= 3)
+        })
+        .await;
+        let said = daemon.said("other instances can't be seen");
+        assert_eq!(said.len(), spell, "{:#?}", daemon.lines());
+        assert!(said[spell - 1]["error"].as_str().is_some_and(|error| error.contains("WRONGTYPE")), "{said:#?}");
+        redis.command(&["DEL", &key]);
+        wait::until("it beats again", async || redis.command(&["TYPE", &key]).text() == "hash").await;
+    }
+    shop.orders_due_in(1..=20, 300).await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    assert_on_time(&shop.assert_outcome().await);
+}
+
 /// Without the right to keep a beat, each tries every order.
 #[tokio::test]
 async fn strangers_to_each_other() {

@@ -120,7 +120,7 @@ async fn the_setting_is_missing_and_not_ours_to_set() {
     let daemon = listening(&settings(&shop, &redis).set("redis.enable_notifications", false)).await;
     let before = redis.config_get("notify-keyspace-events");
     let error = daemon.until_line("an error is logged", |line| line.contains("\"ERROR\"")).await;
-    assert!(error.contains("redis-cli CONFIG SET notify-keyspace-events"), "{error}");
+    assert!(error.contains(&format!("redis-cli -p {} CONFIG SET notify-keyspace-events", redis.port())), "{error}");
     let command = error.split("CONFIG SET notify-keyspace-events ").nth(1).and_then(|rest| rest.split('"').next()).expect("a command");
     assert!("gKEx".chars().all(|flag| command.contains(flag)), "{error}");
     shop.orders_due_in(1..=20, 2_500).await;

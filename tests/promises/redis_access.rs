@@ -79,6 +79,18 @@ async fn by_tls_with_an_authority_of_its_own() {
     assert_closes_by_notification(&redis, &shop, &settings).await;
 }
 
+/// A password may have any character, and so may a user's name as far as Redis takes it.
+#[tokio::test]
+async fn with_a_login_of_all_kinds_of_characters() {
+    let redis = Redis::options().with_notifications().start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let (user, password) = ("it's\"ü", "  clos'ing \"ti\\me\\x41 @:/?#%+ü\r\nQUIT ");
+    redis.command(&["ACL", "SETUSER", user, "on", &format!(">{password}"), "~*", "&*", "+@all"]);
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
+    let settings = shop.settings().set("redis.url", redis.url_as(&encoded(user), &encoded(password)));
+    assert_closes_by_notification(&redis, &shop, &settings).await;
+}
+
 #[tokio::test]
 async fn by_a_unix_socket() {
     let redis = Redis::options().socket().start();

@@ -134,7 +134,7 @@ fn a_senseless_value_is_an_error() {
     let numbers: &[(&str, &[i64])] = &[
         ("close.batch_size", &[0, -1, 5_001]),
         ("close.workers", &[0, -1, 65]),
-        ("close.inbox", &[0, 499]),
+        ("close.inbox", &[0, 10_000_001]),
         ("close.retry.attempts", &[0, 1_001, -1]),
         ("sweep.page", &[0, 9, 100_001, 1 << 40]),
         ("sweep.every", &[1]),
@@ -192,6 +192,39 @@ fn hides(shown: &str, (encoded, plain): &(String, String)) -> Result<(), TestCas
     Ok(())
 }
 
+/// Where passwords stand in URLs: the setting, what comes before, and what comes after.
+const ENCLOSURES: &[(&str, &str, &str)] = &[
+    ("database.url", "postgres://closer:", "@h.example/shop"),
+    ("database.url", "mysql://closer:", "@h.example:3306/shop?ssl-mode=disabled"),
+    ("database.url", "mariadb://:", "@h.example"),
+    ("database.url", "postgres://closer@h.example/shop?password=", "&sslmode=require"),
+    ("redis.url", "redis://closer:", "@h.example:6379/0"),
+    ("redis.url", "rediss://:", "@h.example"),
+    ("redis.url", "redis://", "@h.example"),
+    ("redis.url", "redis+unix:///run/redis.sock?db=0&user=closer&password=", ""),
+    ("events.webhooks", "https://closer:", "@h.example/hook"),
+    ("events.webhooks", "https://h.example/hook/", "?token=x"),
+];
+
+/// Words and numbers that stand in nothing else, with special characters between them.
+fn careless_passwords() -> impl Strategy<Value = String> {
+    let word = prop_oneof![Just("Zq9xZq9x".to_owned()), Just("47913".to_owned()), "[a-z]{0,2}"];
+    let special =
+        proptest::sample::select(vec!["/", "?", "#", "@", ":", "%", "&", "=", ";", "+", "\\", "[", "]", " ", "%2F", "%40", "//", "ü", "_"]);
+    proptest::collection::vec((word, special), 1..4)
+        .prop_map(|parts| parts.into_iter().map(|(word, special)| format!("{word}{special}")).collect::<String>() + "47913Zq9x")
+}
+
+/// A configuration with this webhook.
+fn webhook(url: &str) -> Settings {
+    let webhook = toml::Table::from_iter([
+        ("name".to_owned(), "till".into()),
+        ("url".to_owned(), url.into()),
+        ("secrets".to_owned(), vec![format!("whsec_{}", "QUJD".repeat(10))].into()),
+    ]);
+    Settings::new().set("events.webhooks", vec![toml::Value::from(webhook)])
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -234,6 +267,20 @@ proptest! {
             prop_assert!(message.contains(key), "{}", message);
             hides(&message, &password)?;
         }
+    }
+
+    /// Whether or not its special characters are percent-encoded.
+    #[test]
+    fn no_part_of_a_password_is_shown(password in careless_passwords(), (key, before, after) in proptest::sample::select(ENCLOSURES)) {
+        // What stands before a colon is a user.
+        prop_assume!(before != "redis://" || !password.contains(':'));
+        let url = format!("{before}{password}{after}");
+        let settings = if key == "events.webhooks" { webhook(&url) } else { Settings::new().set(key, url.as_str()) };
+        let shown = match load(&settings.toml()) {
+            Ok(loaded) => format!("{:?} {:?}", loaded.config, loaded.settings()),
+            Err((message, file)) => message.replace(&file, ""),
+        };
+        prop_assert!(!shown.contains("Zq9x") && !shown.contains("47913"), "of {url} is shown: {shown}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One-shot commands: with environment variables, on a terminal, without a configuration file.
+//! One-shot commands: with environment variables, on a terminal, in a shell, without a configuration file.
 
 use std::{
     ffi::OsString,
@@ -21,6 +21,7 @@ pub struct OneShot {
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
     terminal: bool,
+    shell: Option<String>,
 }
 
 impl OneShot {
@@ -28,7 +29,7 @@ impl OneShot {
     #[must_use]
     pub fn new(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(OsString::from).collect();
-        Self { folder: process::folder(), arguments, environment: Vec::new(), terminal: false }
+        Self { folder: process::folder(), arguments, environment: Vec::new(), terminal: false, shell: None }
     }
 
     /// One with these settings in a configuration file.
@@ -73,14 +74,23 @@ impl OneShot {
         self
     }
 
+    /// Runs a line of bash instead, in which `order-closer` stands for the command with its arguments.
+    #[must_use]
+    pub fn in_shell(mut self, line: &str) -> Self {
+        self.shell = Some(line.into());
+        self
+    }
+
     /// Runs it.
     pub async fn run(&self) -> Finished {
         let mut command = if self.terminal {
-            let words: Vec<String> = self.arguments.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
-            assert!(words.iter().all(|word| word.matches('\'').count() == 2), "{words:?} can't be put in quotes");
-            let line = format!("stty cols 120 rows 40; exec '{PROGRAM}' {}", words.join(" "));
+            let line = format!("stty cols 120 rows 40; exec '{PROGRAM}' {}", self.words());
             let mut command = process::mortal("script");
             command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
+            command
+        } else if let Some(line) = &self.shell {
+            let mut command = process::mortal("bash");
+            command.args(["-c", &format!("order-closer() {{ '{PROGRAM}' {} \"$@\"; }}\n{line}", self.words())]);
             command
         } else {
             let mut command = process::mortal(PROGRAM);
@@ -101,5 +111,11 @@ impl OneShot {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
         }
+    }
+    /// The arguments, as a shell reads them.
+    fn words(&self) -> String {
+        let words: Vec<String> = self.arguments.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
+        assert!(words.iter().all(|word| word.matches('\'').count() == 2), "{words:?} can't be put in quotes");
+        words.join(" ")
     }
 }

@@ -1,8 +1,8 @@
-//! A Redis server for one test (its notification setting is server-wide), and a small client for it.
+//! A Redis server for one test: its notification setting is server-wide.
+
+mod client;
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
-    net::TcpStream,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{Mutex, PoisonError},
@@ -11,6 +11,10 @@ use std::{
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
+
+pub use client::Reply;
+
+use client::Connection;
 
 use super::{ports, process, process::Process, wait};
 
@@ -349,99 +353,6 @@ fn make_certificates(folder: &Path) {
     }
 }
 
-/// What a command returned.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
-    /// A status, or a value; what is not UTF-8 is replaced.
-    Text(String),
-    /// A number.
-    Integer(i64),
-    /// No value.
-    Nil,
-    /// Several replies.
-    Array(Vec<Reply>),
-    /// An error.
-    Error(String),
-}
-
-impl Reply {
-    /// The number.
-    pub fn integer(&self) -> i64 {
-        match self {
-            Self::Integer(number) => *number,
-            other => panic!("not a number: {other:?}"),
-        }
-    }
-
-    /// The text.
-    pub fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            other => panic!("not a text: {other:?}"),
-        }
-    }
-
-    /// The replies.
-    pub fn array(&self) -> &[Self] {
-        match self {
-            Self::Array(replies) => replies,
-            other => panic!("not an array: {other:?}"),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Connection {
-    reader: BufReader<TcpStream>,
-}
-
-impl Connection {
-    fn open(port: u16) -> io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-        Ok(Self { reader: BufReader::new(stream) })
-    }
-
-    fn run(&mut self, commands: &[Vec<&[u8]>]) -> io::Result<Vec<Reply>> {
-        let mut request = Vec::new();
-        for words in commands {
-            write!(request, "*{}\r\n", words.len())?;
-            for word in words {
-                write!(request, "${}\r\n", word.len())?;
-                request.extend_from_slice(word);
-                request.extend_from_slice(b"\r\n");
-            }
-        }
-        self.reader.get_mut().write_all(&request)?;
-        commands.iter().map(|_| self.reply()).collect()
-    }
-
-    fn reply(&mut self) -> io::Result<Reply> {
-        let mut line = String::new();
-        if self.reader.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let strange = || io::Error::new(io::ErrorKind::InvalidData, format!("strange reply {line:?}"));
-        let (kind, rest) = line.trim_end().split_at_checked(1).ok_or_else(strange)?;
-        let number = || rest.parse::<i64>().map_err(|_| strange());
-        match kind {
-            "+" => Ok(Reply::Text(rest.into())),
-            "-" => Ok(Reply::Error(rest.into())),
-            ":" => number().map(Reply::Integer),
-            "$" | "*" if number()? < 0 => Ok(Reply::Nil),
-            "$" => {
-                let mut bytes = vec![0; usize::try_from(number()?).map_err(|_| strange())? + 2];
-                self.reader.read_exact(&mut bytes)?;
-                bytes.truncate(bytes.len() - 2);
-                Ok(Reply::Text(String::from_utf8_lossy(&bytes).into_owned()))
-            }
-            "*" => (0..number()?).map(|_| self.reply()).collect::<io::Result<_>>().map(Reply::Array),
-            _ => Err(strange()),
-        }
-    }
-}
-
 #[test]
 fn a_redis_lives_dies_and_returns() {
     let mut redis = Redis::options().password("open sesame".replace(' ', "").as_str()).socket().start();
@@ -468,7 +379,7 @@ fn a_frozen_redis_accepts_and_says_nothing() {
     let redis = Redis::start();
     redis.freeze();
     let mut connection = Connection::open(redis.port).expect("the kernel accepts for it");
-    connection.reader.get_ref().set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout can be set");
+    connection.set_patience(Duration::from_millis(50));
     assert!(connection.run(&[vec![b"PING"]]).is_err());
     redis.thaw();
     assert_eq!(redis.command(&["PING"]), Reply::Text("PONG".into()));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     cli::check::{Examination, Finding, host_micros},
     config::Redis,
-    signal::{Commands, RedisError, Subscriber, address, missing_flags, pattern, with_flags},
+    signal::{Commands, EXPIRED_FLAGS, RedisError, Subscriber, address, missing_flags, pattern, redis_cli, with_flags},
 };
 
 /// How long the probe key lives, and how long its notification may take.
@@ -37,8 +37,8 @@ pub(super) async fn examine(redis: &Redis) -> Examination {
         }
     }
     let published = notifications(&commands, redis, &mut examination).await;
-    examination.add(eviction(&commands).await);
-    examination.add(persistence(&commands).await);
+    examination.add(eviction(&commands, redis).await);
+    examination.add(persistence(&commands, redis).await);
     probe(&commands, redis, published, &mut examination).await;
     examination
 }
@@ -69,8 +69,7 @@ async fn notifications(commands: &Commands, redis: &Redis, examination: &mut Exa
         return Published::Yes;
     }
     let found = format!("notify-keyspace-events is {flags:?}, so expired keys are not published");
-    // In quotes, because some flags mean something to a shell.
-    let mend = format!("redis-cli CONFIG SET notify-keyspace-events '{}'", with_flags(&flags));
+    let mend = redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", &with_flags(&flags)]);
     examination.add(if redis.enable_notifications {
         Finding::warn(NAME, format!("{found}; `order-closer run` mends that itself, where it is allowed to"), mend)
     } else {
@@ -79,7 +78,7 @@ async fn notifications(commands: &Commands, redis: &Redis, examination: &mut Exa
     Published::No
 }
 
-async fn eviction(commands: &Commands) -> Finding {
+async fn eviction(commands: &Commands, redis: &Redis) -> Finding {
     const NAME: &str = "eviction";
     let (policy, limit) = match (commands.config("maxmemory-policy").await, commands.config("maxmemory").await) {
         (Ok(policy), Ok(limit)) => (policy, limit),
@@ -96,11 +95,11 @@ async fn eviction(commands: &Commands) -> Finding {
     Finding::warn(
         NAME,
         format!("maxmemory-policy is {policy}: under memory pressure order keys vanish without a notification"),
-        "redis-cli CONFIG SET maxmemory-policy noeviction",
+        redis_cli(redis, &["CONFIG", "SET", "maxmemory-policy", "noeviction"]),
     )
 }
 
-async fn persistence(commands: &Commands) -> Finding {
+async fn persistence(commands: &Commands, redis: &Redis) -> Finding {
     const NAME: &str = "persistence";
     let (append, save) = match (commands.config("appendonly").await, commands.config("save").await) {
         (Ok(append), Ok(save)) => (append, save),
@@ -117,7 +116,7 @@ async fn persistence(commands: &Commands) -> Finding {
         (_, true) => Finding::warn(
             NAME,
             "none: a restart loses every key, and orders are closed by the sweep alone",
-            "redis-cli CONFIG SET appendonly yes",
+            redis_cli(redis, &["CONFIG", "SET", "appendonly", "yes"]),
         ),
     }
 }
@@ -167,8 +166,10 @@ async fn probe(commands: &Commands, redis: &Redis, published: Published, examina
     }
     drop(subscriber);
     let found = "expired, but no notification came; orders are closed by the pacer and the sweep";
-    let mend =
-        format!("redis-cli CONFIG SET notify-keyspace-events {}, and see that redis.url names the primary", crate::signal::EXPIRED_FLAGS);
+    let mend = format!(
+        "{}, and see that redis.url names the primary",
+        redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", EXPIRED_FLAGS])
+    );
     examination.add(match published {
         // Said above, with the right command.
         Published::No => Finding::warn(NAME, found, "mend notify-keyspace-events as said above"),

@@ -54,7 +54,7 @@ fn product(version: &str) -> Result<(String, bool), Misfit> {
 #[derive(Debug, sqlx::FromRow)]
 pub(super) struct Table {
     pub(super) schema: String,
-    name: String,
+    pub(super) name: String,
     /// None of a view.
     engine: Option<String>,
     transactions: bool,

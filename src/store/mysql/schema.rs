@@ -132,13 +132,8 @@ impl Schema {
                 zone,
                 matches!(moment, Moment::Local { .. }),
             ),
-            create_sweep_index: create_index("", "due", &names.table, &[&status_part, &names.deadline, &id_part]),
-            create_id_index: create_index(
-                if table.kind() == TableKind::Partitioned { "" } else { "UNIQUE " },
-                "id",
-                &names.table,
-                &[&id_part],
-            ),
+            create_sweep_index: create_index("", "due", &table, &[&status_part, &names.deadline, &id_part]),
+            create_id_index: create_index(if table.kind() == TableKind::Partitioned { "" } else { "UNIQUE " }, "id", &table, &[&id_part]),
             table,
             server,
         })
@@ -185,7 +180,9 @@ impl Schema {
     }
 }
 
-fn create_index(unique: &str, name: &str, table: &str, parts: &[&str]) -> String {
+/// With the schema, since others may be in another one.
+fn create_index(unique: &str, name: &str, Table { schema, name: table, .. }: &Table, parts: &[&str]) -> String {
+    let table = [schema, table].map(|name| quoted('`', name)).join(".");
     format!("CREATE {unique}INDEX order_closer_{name} ON {table} ({});", parts.join(", "))
 }
 

@@ -64,6 +64,8 @@ pub(super) async fn table_oid(session: &mut Session<Driver>, config: &Config, na
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub(super) struct Relation {
     pub(super) schema: String,
+    /// Its name with the schema, quoted where it must be.
+    pub(super) qualified: String,
     partitioned: bool,
     view: bool,
     /// Whether its user has triggers that run after an UPDATE; RETURNING does not show what they do.
@@ -82,7 +84,8 @@ impl Relation {
 
 pub(super) async fn relation(session: &mut Session<Driver>, oid: i64) -> Result<Relation, StoreError> {
     let select = sqlx::query_as::<_, Relation>(
-        "SELECT n.nspname::text AS schema, c.relkind = 'p' AS partitioned, c.relkind IN ('v', 'm') AS view,
+        "SELECT n.nspname::text AS schema, format('%I.%I', n.nspname, c.relname) AS qualified,
+                c.relkind = 'p' AS partitioned, c.relkind IN ('v', 'm') AS view,
                 EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
                         AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) AS has_after_triggers -- 16 is UPDATE, 2 is BEFORE
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",

@@ -208,12 +208,13 @@ impl Schema {
         let clock = clock(session).await?;
         let sample = sqlx::query_as::<_, (String, String, Option<i64>)>(self.sample.clone());
         let sample = session.run(|connection| sample.fetch_optional(connection)).await?;
-        let Names { table, id, deadline, status } = &self.names;
+        let Names { id, deadline, status, .. } = &self.names;
         let mut indexes = indexes(session, self.oid).await?;
-        let lacking = lacking(session, self.oid, table, &self.swept).await?;
+        let lacking = lacking(session, self.oid, &self.names.table, &self.swept).await?;
         indexes.retain(|index| !lacking.contains(&index.name));
-        // A partitioned table takes no index concurrently, and a unique one only with what it is partitioned by.
-        let kind = self.relation.kind();
+        // With its schema, since others have other search paths. A partitioned table takes no index concurrently, and a
+        // unique one only with what it is partitioned by.
+        let (table, kind) = (&self.relation.qualified, self.relation.kind());
         let (concurrently, unique) = if kind == TableKind::Partitioned { ("", "") } else { (" CONCURRENTLY", "UNIQUE ") };
         Ok(self.described.catalogue(Asked {
             product,

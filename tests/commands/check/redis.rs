@@ -8,14 +8,13 @@ use crate::{
     support::{Kind, Redis, Settings, Shop, order_closer, ports, process},
 };
 
-/// Runs a printed `redis-cli` command: what a shell makes of its words goes to this server.
-fn run_printed(redis: &Redis, command: &str) {
+/// Runs a printed `redis-cli` command as it stands, and gives the password if it asks for one.
+fn run_printed(command: &str) {
+    let client = process::find_program(&["redis-cli", "valkey-cli"]);
     let mut shell = process::mortal("bash");
-    shell.args(["-ec", &format!("redis-cli() {{ printf '%s\\n' \"$@\"; }}\n{command}")]);
-    let words = process::run("bash", shell);
-    let words: Vec<&str> = words.lines().collect();
-    assert!(!words.is_empty(), "{command:?} is no command of redis-cli");
-    redis.command(&words);
+    shell.args(["-ec", &format!("redis-cli() {{ '{}' \"$@\"; }}\n{command} <<< {SECRET}", client.display())]);
+    let said = process::run("bash", shell);
+    assert!(said.contains("OK"), "{command}: {said}");
 }
 
 async fn shop_and_settings(redis: &Redis) -> (Shop, Settings) {
@@ -38,7 +37,7 @@ async fn notifications_that_are_off_and_stay_off() {
         report.assert("notifications", "fail", &format!("notify-keyspace-events is {before:?}"));
         report.assert("probe key", "warn", "no notification came");
         assert_eq!(redis.config_get("notify-keyspace-events"), before, "check changes no setting");
-        run_printed(&redis, report.mend("notifications"));
+        run_printed(report.mend("notifications"));
         let after: BTreeSet<char> = redis.config_get("notify-keyspace-events").chars().collect();
         assert_eq!(after, format!("{flags}Ex").chars().collect());
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
@@ -52,7 +51,7 @@ async fn notifications_that_the_daemon_will_switch_on() {
     let (_shop, settings) = shop_and_settings(&redis).await;
     let report = Report::of(&settings, 0).await;
     report.assert("notifications", "warn", "`order-closer run`");
-    run_printed(&redis, report.mend("notifications"));
+    run_printed(report.mend("notifications"));
     assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
 }
 
@@ -67,7 +66,7 @@ async fn keys_that_may_be_evicted() {
     let report = Report::of(&settings, 0).await;
     assert_eq!(report.wrong(), ["eviction"]);
     report.assert("eviction", "warn", "allkeys-lru");
-    run_printed(&redis, report.mend("eviction"));
+    run_printed(report.mend("eviction"));
     assert_eq!(redis.config_get("maxmemory-policy"), "noeviction");
     Report::of(&settings, 0).await.assert("eviction", "ok", "noeviction");
 }
@@ -82,7 +81,7 @@ async fn keys_that_a_restart_loses() {
     redis.command(&["CONFIG", "SET", "save", "3600 1"]);
     Report::of(&settings, 0).await.assert("persistence", "ok", "snapshots (3600 1)");
     redis.command(&["CONFIG", "SET", "save", ""]);
-    run_printed(&redis, report.mend("persistence"));
+    run_printed(report.mend("persistence"));
     Report::of(&settings, 0).await.assert("persistence", "ok", "appendonly is yes");
 }
 
@@ -107,6 +106,31 @@ async fn a_wrong_password() {
     report.assert("redis", "fail", "WRONGPASS");
     let right = Report::of(&settings.set("redis.url", redis.url()), 0).await;
     assert_eq!(right.wrong(), [] as [&str; 0]);
+}
+
+/// What is printed reaches the server that was examined, whatever leads there, and names no password.
+#[tokio::test]
+async fn the_printed_command_reaches_the_server() {
+    let redis = Redis::options().password(SECRET).socket().tls().start();
+    redis.command(&["ACL", "SETUSER", "till$1", "on", &format!(">{SECRET}"), "~*", "&*", "+@all"]);
+    let shop = Shop::open(Kind::Sqlite).await;
+    let socket = redis.ca_file().with_file_name("redis.sock");
+    let address = format!("127.0.0.1:{}", redis.port());
+    for (url, has) in [
+        (redis.url(), format!("redis-cli -p {} --askpass CONFIG", redis.port())),
+        (format!("redis://till$1:{SECRET}@{address}/3"), "--user 'till$1' --askpass CONFIG".into()),
+        (format!("redis://:{SECRET}@localhost:{}", redis.port()), format!("redis-cli -h localhost -p {} ", redis.port())),
+        (redis.tls_url(), "--tls --cacert ".into()),
+        (format!("redis+unix://{}?password={SECRET}", socket.display()), format!("redis-cli -s {} --askpass CONFIG", socket.display())),
+    ] {
+        redis.command(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+        let settings = shop.settings().set("redis.url", url.as_str()).set("redis.ca_file", redis.ca_file().display().to_string());
+        let report = Report::of(&settings, 0).await;
+        let mend = report.mend("notifications");
+        assert!(mend.contains(&has), "{has:?} expected: {mend}");
+        run_printed(mend);
+        assert_eq!(redis.config_get("notify-keyspace-events"), "xE", "{mend}");
+    }
 }
 
 /// A socket with its login in the URL, and TLS under an authority of its own.
