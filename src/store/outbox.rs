@@ -20,7 +20,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 pub use audit::{Event, EventQuery};
-pub use dead_letters::{DeadLetter, DeadOrder, Death};
+pub use dead_letters::{Address, DeadLetter, DeadOrder, Death};
 pub use deliveries::{Backlog, Claimed, Failed};
 pub use migrations::{Migrated, VERSION};
 pub use record::{NewEvent, instance};

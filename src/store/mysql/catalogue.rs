@@ -49,7 +49,7 @@ fn product(version: &str) -> Result<(String, bool), Misfit> {
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) schema: String,
-    name: String,
+    pub(super) name: String,
 }
 
 pub(super) async fn table(session: &mut Session<Driver>, config: &Config) -> Result<Table, OpenError> {

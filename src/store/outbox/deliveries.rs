@@ -73,7 +73,8 @@ impl Outbox {
         let (words, deliveries, now) = (&self.words, self.words.deliveries(), self.words.now);
         // In: ?1 target, ?2 how many. Out: events. Locks the deliveries, skips locked ones.
         let due = words.statement(&format!(
-            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries} WHERE target = ?1 AND due_at <= {now} ORDER BY due_at LIMIT ?2{}",
+            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries} WHERE {} AND target = ?1 AND due_at <= {now} ORDER BY due_at LIMIT ?2{}",
+            words.ours(""),
             words.skip_locked
         ));
         let due = link.fetch(&due, &[target.into(), i64::from(limit).into()]).await?;
@@ -132,14 +133,15 @@ impl Outbox {
         Ok(())
     }
 
-    /// What waits for each target that has anything waiting. Reads all deliveries; locks nothing.
+    /// What waits for each target that has anything waiting. Reads all our deliveries; locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
     pub async fn backlog(&self) -> Result<Vec<Backlog>> {
         let select = self.words.statement(&format!(
-            "SELECT target, COUNT(due_at), COUNT(*) - COUNT(due_at) FROM {} GROUP BY target ORDER BY target",
-            self.words.deliveries()
+            "SELECT target, COUNT(due_at), COUNT(*) - COUNT(due_at) FROM {} WHERE {} GROUP BY target ORDER BY target",
+            self.words.deliveries(),
+            self.words.ours("")
         ));
         let rows = self.backend.read().await?.fetch(&select, &[]).await?;
         let backlog = |mut fields: super::link::Fields| {

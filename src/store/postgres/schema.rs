@@ -306,12 +306,12 @@ async fn table_oid(session: &mut Session<Driver>, config: &Config, names: &Names
 
 /// Our own tables, in the schema of the orders table.
 async fn own_tables(session: &mut Session<Driver>, oid: i64) -> Result<OwnTables, OpenError> {
-    let select = sqlx::query_scalar::<_, String>(
-        "SELECT n.nspname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
+    let select = sqlx::query_as::<_, (String, String)>(
+        "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
     )
     .bind(oid);
-    let schema = session.run(|connection| select.fetch_one(connection)).await?;
-    OwnTables::find(session, words(&schema)).await
+    let (schema, table) = session.run(|connection| select.fetch_one(connection)).await?;
+    OwnTables::find(session, words(&schema, &table)).await
 }
 
 async fn columns(session: &mut Session<Driver>, oid: i64) -> Result<Vec<Column>, StoreError> {
