@@ -219,6 +219,9 @@ fn spawn_events(
     others: &mut JoinSet<()>,
 ) -> Result<(), RunError> {
     if !store.outbox().is_ready() {
+        if store.outbox().version() > 0 {
+            warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
+        }
         return Ok(());
     }
     let settings = &config.events;

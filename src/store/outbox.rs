@@ -118,11 +118,13 @@ impl Outbox {
     #[must_use]
     pub fn missing(&self) -> String {
         let schema = self.words.schema.trim_end_matches('.');
-        let found = match self.version {
-            0 => format!("there are no tables order_closer_* in {schema} that this user may see"),
-            version => format!("the tables order_closer_* in {schema} have version {version}, and this program needs {VERSION}"),
-        };
-        format!("{found}; create them with: order-closer migrate")
+        match self.version {
+            0 => format!("there are no tables order_closer_* in {schema} that this user may see; create them with: order-closer migrate"),
+            version => format!(
+                "the tables order_closer_* in {schema} have version {version}, and this program needs {VERSION}; \
+                 upgrade them with: order-closer migrate"
+            ),
+        }
     }
 
     /// Whether the tables were there when the store was opened, and are not older than this program.

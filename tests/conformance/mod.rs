@@ -6,6 +6,7 @@
 mod at_once;
 mod deadlines;
 mod ids;
+mod keeping;
 mod migrations;
 mod misfits;
 mod names;
@@ -90,6 +91,8 @@ macro_rules! exam {
             migrations::tables_are_created_once,
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
+            keeping::dead_letters_of_settled_orders_are_forgotten,
+            keeping::old_events_are_pruned_as_fast_as_they_come,
             neighbours::dead_letters_are_their_own_tables,
             neighbours::events_are_their_own_tables,
             outbox::an_event_for_each_closure,

@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use order_closer::{
-    events::Keeper,
     order::Trigger,
     store::{Address, DeadOrder, Store},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    Database, ids, open,
+    Database, ids,
+    keeping::keeper,
+    open,
     outbox::{LONG, claim, claimed_orders, close, events, migrated, orders, with_events},
     overdue, overdue_orders, plain_orders, time_type,
 };
@@ -24,10 +24,6 @@ async fn neighbours(database: &Database) -> (Arc<dyn Store>, Arc<dyn Store>) {
     database.execute("INSERT INTO tickets SELECT order_no, status, expires_at FROM orders").await;
     let settings = with_events(database);
     (migrated(&settings).await, open(&settings.set("orders.table", "tickets")).await)
-}
-
-fn keeper(store: &Arc<dyn Store>) -> Keeper {
-    Keeper { store: Arc::clone(store), keep: LONG, stop: CancellationToken::new() }
 }
 
 pub async fn dead_letters_are_their_own_tables(database: Database) {

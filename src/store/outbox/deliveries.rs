@@ -133,6 +133,12 @@ impl Outbox {
         Ok(())
     }
 
+    /// The statement that gives up what waits for this target.
+    #[must_use]
+    pub fn give_up(&self, target: &str) -> String {
+        format!("DELETE FROM {} WHERE {} AND target = '{target}';", self.words.deliveries(), self.words.ours(""))
+    }
+
     /// What waits for each target that has anything waiting. Reads all our deliveries; locks nothing.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ async fn tables_and_targets() {
         shop.order(1, -1_000).await;
         order_closer(&settings, &["close", "1"]).await.expect_code(0);
         let report = Report::of(&settings, 0).await;
-        report.assert("own tables", "ok", "version 1");
+        report.assert("own tables", "ok", "version 2");
         report.assert("webhook", "ok", "till: http://127.0.0.1:");
         report.assert("webhook", "ok", "1 waiting, 0 dead letters");
         // Under another name, what waits for the old one will wait for ever.
@@ -27,6 +27,9 @@ async fn tables_and_targets() {
         let (_, sql) = report.mend("targets").split_once("give up what waits: ").expect("some SQL");
         shop.database.execute(sql).await;
         assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
+        shop.database.execute("DELETE FROM order_closer_migrations WHERE version > 1").await;
+        Report::of(&renamed, 78).await.assert("own tables", "fail", "have version 1");
+        Report::of(&shop.settings_with(&redis), 0).await.assert("own tables", "warn", "upgrade them with: order-closer migrate");
     }
     assert_eq!(receiver.received().len(), 0);
 }
