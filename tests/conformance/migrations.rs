@@ -128,3 +128,17 @@ pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
     store.outbox().forget_dead_orders(&ids(&*store, &["1", "2"])).await.expect("orders can be forgotten");
     assert_eq!(overdue(&*store).await, ["1", "2", "4"]);
 }
+
+/// MariaDB and MySQL can't take back what was done before a migration was cut off.
+pub async fn a_migration_is_taken_up_where_it_was_cut_off(database: Database) {
+    plain_orders(&database).await;
+    version_1(&database).await;
+    let store = open(&with_events(&database)).await;
+    store.outbox().migrate().await.expect("the tables can be upgraded");
+    database.execute("DELETE FROM order_closer_migrations WHERE version = 2").await;
+    let undone = "ALTER TABLE order_closer_dead_letters DROP PRIMARY KEY, DROP COLUMN orders_table, ADD PRIMARY KEY (order_id)";
+    database.execute(undone).await;
+    let migrated = store.outbox().migrate().await.expect("what is done is passed over");
+    assert_eq!((migrated.from, migrated.to), (1, 2));
+    assert_eq!(database.number("SELECT count(orders_table) FROM order_closer_dead_letters").await, 0);
+}

@@ -153,6 +153,7 @@ mod postgres {
 /// MariaDB.
 mod mariadb {
     exam! { MariaDb:
+        migrations::a_migration_is_taken_up_where_it_was_cut_off,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
         ids::uuid_ids,
