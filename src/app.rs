@@ -227,6 +227,9 @@ fn spawn_events(
         warn!(targets = untold.join(", "), "events.enabled is false: nobody is told of further closures");
     }
     if !store.outbox().is_ready() {
+        if store.outbox().version() > 0 {
+            warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
+        }
         return Ok(());
     }
     others.spawn(Keeper { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());

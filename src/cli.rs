@@ -18,9 +18,10 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     app::{self, RunError},
-    config::{Span, load},
+    config::{Config, Span, load},
+    order::OrderId,
     signal::RedisError,
-    store::{OpenError, StoreError},
+    store::{OpenError, Store, StoreError},
 };
 use output::{complain, print};
 
@@ -208,6 +209,12 @@ fn dispatch(arguments: Arguments) -> Outcome {
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }
+}
+
+/// Reads an order's id as somebody has written it.
+fn order_id(config: &Config, store: &dyn Store, id: &str) -> Result<OrderId, Failure> {
+    let parsed = store.id_kind().parse(id.as_bytes());
+    parsed.map_err(|reason| Failure::new(Exit::Usage, format!("{id:?} can't be an order of {}: it {reason}", config.orders.table)))
 }
 
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {

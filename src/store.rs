@@ -21,11 +21,11 @@ mod sqlite;
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use outbox::{
-    Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
+    Address, Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
     VERSION as TABLES_VERSION, instance,
 };
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -103,6 +103,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn catalogue(&self) -> Result<Catalogue, StoreError>;
 
+    /// Reads the rows of these orders as last committed, outside of any transaction. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;
 
@@ -145,6 +151,13 @@ pub trait Transaction: Send {
     /// # Errors
     /// As the database says, sorted.
     async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
+
+    /// Reads what the events of these orders are to carry, as a JSON object for each: the columns that the configuration
+    /// names, of orders that this transaction has closed. Nothing for an order that carries nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>, StoreError>;
 
     /// Runs the user's statements for these orders, which this transaction has closed.
     ///
@@ -202,6 +215,7 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     transaction.peek(&[]).await?;
     transaction.update(&[]).await?;
     transaction.count_closed(&[]).await?;
+    transaction.included(&[]).await?;
     transaction.run_close_sql(&[]).await?;
     transaction.record(&[]).await?;
     transaction.rollback().await;

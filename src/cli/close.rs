@@ -2,7 +2,7 @@
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, print},
+    cli::{Exit, Failure, Outcome, order_id, print},
     close::{Closed, Closer, Looked, Outcome as Ended, Pending},
     config::Config,
     order::{OrderId, Trigger},
@@ -10,15 +10,8 @@ use crate::{
 
 pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
     let store = open_and_rehearse(config).await?;
-    let batch =
-        ids.iter()
-            .map(|id| {
-                let id = store.id_kind().parse(id.as_bytes()).map_err(|reason| {
-                    Failure::new(Exit::Usage, format!("{id:?} can't be an order of {}: it {reason}", config.orders.table))
-                })?;
-                Ok(Pending { id, trigger: Trigger::Request, rejections: 0 })
-            })
-            .collect::<Result<Vec<_>, Failure>>()?;
+    let pending = |id: &String| order_id(config, store.as_ref(), id).map(|id| Pending { id, trigger: Trigger::Request, rejections: 0 });
+    let batch = ids.iter().map(pending).collect::<Result<Vec<_>, Failure>>()?;
     let closer = Closer::new(store.clone());
     let mut looked = Vec::new();
     let unfinished = closer.close(batch, &mut looked).await.err();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    cli::{Exit, Failure, Outcome, output, print},
+    cli::{Exit, Failure, Outcome, order_id, output, print},
     config::{Config, Span},
     events::Closure,
     store::{self, Event, EventQuery, Outbox, Store},
@@ -40,11 +40,12 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));
-    let mut query = EventQuery { order: arguments.order, since, limit: PAGE, ..EventQuery::default() };
+    let order = arguments.order.map(|id| order_id(config, store.as_ref(), &id)).transpose()?;
+    let mut query = EventQuery { order, since, limit: PAGE, ..EventQuery::default() };
     loop {
         let page = outbox.events(&query).await?;
         for event in &page {
-            print(&if arguments.json { json_line(event)? } else { line(event) });
+            print(&if arguments.json { json(&Line::from(event))? } else { line(event) });
         }
         match page.last() {
             Some(last) if page.len() == PAGE as usize && output::is_read() => query.after = Some(last.id),
@@ -55,19 +56,27 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn line(event: &Event) -> String {
+/// An event as one readable line.
+pub(super) fn line(event: &Event) -> String {
     let Closure { order_id, closed_at, lateness_ms, trigger, instance, order, .. } = Closure::from(event);
     format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
 }
 
-/// An event as one JSON object.
-pub(super) fn json_line(event: &Event) -> Result<String, Failure> {
-    #[derive(Serialize)]
-    struct Line<'e> {
-        id: String,
-        #[serde(flatten)]
-        closure: Closure<'e>,
+/// An event as it is printed in JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct Line<'e> {
+    id: String,
+    #[serde(flatten)]
+    closure: Closure<'e>,
+}
+
+impl<'e> From<&'e Event> for Line<'e> {
+    fn from(event: &'e Event) -> Self {
+        Self { id: event.id.to_string(), closure: Closure::from(event) }
     }
-    let line = Line { id: event.id.to_string(), closure: Closure::from(event) };
-    serde_json::to_string(&line).map_err(|error| Failure::new(Exit::Software, error.to_string()))
+}
+
+/// A result as one line of JSON.
+pub(super) fn json(result: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(result).map_err(|error| Failure::new(Exit::Software, error.to_string()))
 }

@@ -104,12 +104,16 @@ async fn judge_and_update(
     }
     let closed: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
     if !closed.is_empty() {
+        // The user's statements may move these rows elsewhere.
+        let mut included = transaction.included(&closed).await?;
         transaction.run_close_sql(&closed).await?;
         let event = |id: &OrderId| {
             let row = rows.get(id)?;
-            Some(NewEvent { order: id.clone(), deadline: row.deadline?, now: row.now, trigger: *triggers.get(id)? })
+            let data = included.remove(id).unwrap_or_else(|| "{}".into());
+            Some(NewEvent { order: id.clone(), deadline: row.deadline?, now: row.now, trigger: *triggers.get(id)?, data })
         };
-        transaction.record(&closed.iter().filter_map(event).collect::<Vec<_>>()).await?;
+        let events: Vec<NewEvent> = closed.iter().filter_map(event).collect();
+        transaction.record(&events).await?;
     }
     Ok(judged)
 }

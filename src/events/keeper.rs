@@ -1,22 +1,26 @@
 //! Keeps our own tables small: prunes old events in small pieces, and forgets dead letters of orders that
 //! somebody has settled meanwhile.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
-    order::{OrderId, Verdict, judge},
-    store::{DeadLetter, Store, StoreError},
+    order::{OrderId, Row, Verdict, judge},
+    store::{Store, StoreError},
 };
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// The most events that one transaction deletes, and the pause after it: closures come first.
+/// The most events that one transaction deletes, and the most dead letters that one looks at. After each it rests as
+/// long as that took, for closures come first.
 const PIECE: u32 = 500;
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// Tidies up until it is told to stop.
 #[derive(Debug)]
@@ -51,40 +55,46 @@ impl Keeper {
     /// # Errors
     /// As the database says, sorted.
     pub async fn run_once(&self) -> Result<(), StoreError> {
+        let mut after = None;
         loop {
-            let pruned = self.store.outbox().prune(self.keep, PIECE).await?;
-            if pruned > 0 {
-                debug!(events = pruned, "old events pruned");
+            let began = Instant::now();
+            let pruned = self.store.outbox().prune(self.keep, after, PIECE).await?;
+            if !pruned.is_empty() {
+                debug!(events = pruned.len(), "old events pruned");
             }
-            if pruned < u64::from(PIECE) {
+            if pruned.len() < PIECE as usize {
                 break;
             }
-            tokio::time::sleep(PAUSE).await;
+            after = pruned.last().copied();
+            tokio::time::sleep(began.elapsed()).await;
         }
         self.forget_settled().await
     }
 
     async fn forget_settled(&self) -> Result<(), StoreError> {
-        let letters = self.store.outbox().dead_orders().await?;
-        let ids: Vec<OrderId> = letters
-            .iter()
-            .filter_map(|letter| match letter {
-                DeadLetter::Order { id, .. } => Some(OrderId::from_database(id)),
-                DeadLetter::Event { .. } => None,
-            })
-            .collect();
-        if ids.is_empty() {
-            return Ok(());
+        let mut after = None;
+        loop {
+            let began = Instant::now();
+            let dead = self.store.outbox().dead_orders(after.as_ref(), PIECE).await?;
+            let settled = self.settled(&dead).await?;
+            if !settled.is_empty() {
+                self.store.outbox().forget_dead_orders(&settled).await?;
+            }
+            if dead.len() < PIECE as usize {
+                return Ok(());
+            }
+            after = dead.into_iter().next_back();
+            tokio::time::sleep(began.elapsed()).await;
         }
-        let mut transaction = self.store.begin().await?;
-        let rows = transaction.peek(&ids).await;
-        transaction.rollback().await;
-        let rows = rows?;
-        let is_settled = |id: &&OrderId| {
-            let verdict = judge(self.store.unpaid(), rows.iter().find(|row| row.id == **id));
-            matches!(verdict, Verdict::Settled { .. } | Verdict::NotFound)
-        };
-        let settled: Vec<OrderId> = ids.iter().filter(is_settled).cloned().collect();
-        if settled.is_empty() { Ok(()) } else { self.store.outbox().forget_dead_orders(&settled).await }
+    }
+
+    /// Those of these orders that are to be closed no more.
+    async fn settled(&self, dead: &[OrderId]) -> Result<Vec<OrderId>, StoreError> {
+        if dead.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: HashMap<OrderId, Row> = self.store.look(dead).await?.into_iter().map(|row| (row.id.clone(), row)).collect();
+        let is_settled = |id: &&OrderId| matches!(judge(self.store.unpaid(), rows.get(*id)), Verdict::Settled { .. } | Verdict::NotFound);
+        Ok(dead.iter().filter(is_settled).cloned().collect())
     }
 }

@@ -172,6 +172,10 @@ impl Store for MySql {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        rows(&mut self.session().await?, &self.schema.peek, ids, false).await
+    }
+
     fn outbox(&self) -> &Outbox {
         &self.outbox
     }
@@ -181,23 +185,23 @@ impl Store for MySql {
     }
 }
 
+async fn rows(session: &mut Session<Driver>, statement: &ListStatement, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
+    let mut rows = Vec::with_capacity(ids.len());
+    for batch in batches(ids) {
+        let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
+        let select = sqlx::query_as_with::<_, Tuple, MySqlArguments>(sql, arguments);
+        let tuples = session.run(|connection| select.fetch_all(connection)).await?;
+        rows.extend(tuples.into_iter().map(|tuple| row(tuple, locked)));
+    }
+    Ok(rows)
+}
+
 struct Open {
     session: Session<Driver>,
     schema: Arc<Schema>,
 }
 
 impl Open {
-    async fn rows(&mut self, statement: &ListStatement, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
-        let mut rows = Vec::with_capacity(ids.len());
-        for batch in batches(ids) {
-            let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
-            let select = sqlx::query_as_with::<_, Tuple, MySqlArguments>(sql, arguments);
-            let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
-            rows.extend(tuples.into_iter().map(|tuple| row(tuple, locked)));
-        }
-        Ok(rows)
-    }
-
     async fn change(&mut self, statement: &ListStatement, ids: &[OrderId]) -> Result<u64> {
         let mut changed = 0;
         for batch in batches(ids) {
@@ -207,33 +211,16 @@ impl Open {
         }
         Ok(changed)
     }
-
-    /// The columns that events carry, of these events' orders.
-    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
-        let schema = Arc::clone(&self.schema);
-        let Some(statement) = &schema.included else { return Ok(HashMap::new()) };
-        let ids: Vec<OrderId> = events.iter().map(|event| event.order.clone()).collect();
-        let mut data = HashMap::with_capacity(ids.len());
-        for batch in batches(&ids) {
-            let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
-            let select = sqlx::query_as_with::<_, (String, String), MySqlArguments>(sql, arguments);
-            let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
-            data.extend(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)));
-        }
-        Ok(data)
-    }
 }
 
 #[async_trait]
 impl Transaction for Open {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        let schema = Arc::clone(&self.schema);
-        self.rows(&schema.lock, ids, true).await
+        rows(&mut self.session, &self.schema.lock, ids, true).await
     }
 
     async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        let schema = Arc::clone(&self.schema);
-        self.rows(&schema.peek, ids, false).await
+        rows(&mut self.session, &self.schema.peek, ids, false).await
     }
 
     async fn close_due(&mut self, _: &[OrderId]) -> Result<Vec<Row>> {
@@ -257,6 +244,19 @@ impl Transaction for Open {
         Ok(closed)
     }
 
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
+        let schema = Arc::clone(&self.schema);
+        let Some(statement) = &schema.included else { return Ok(HashMap::new()) };
+        let mut data = HashMap::with_capacity(ids.len());
+        for batch in batches(ids) {
+            let (sql, arguments) = statement.bound(batch).map_err(sorted)?;
+            let select = sqlx::query_as_with::<_, (String, String), MySqlArguments>(sql, arguments);
+            let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+            data.extend(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)));
+        }
+        Ok(data)
+    }
+
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         for statement in &schema.close_sql {
@@ -271,8 +271,7 @@ impl Transaction for Open {
     async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         let Some(recorder) = &schema.recorder else { return Ok(()) };
-        let data = self.included(events).await?;
-        recorder.record(&mut self.session, events, &data).await
+        recorder.record(&mut self.session, events).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

@@ -20,7 +20,7 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 
 pub use audit::{Event, EventQuery};
-pub use dead_letters::{DeadLetter, DeadOrder, Death};
+pub use dead_letters::{Address, DeadLetter, DeadOrder, Death};
 pub use deliveries::{Backlog, Claimed, Failed, Shared};
 pub use migrations::{Migrated, VERSION};
 pub use record::{NewEvent, instance};
@@ -118,11 +118,13 @@ impl Outbox {
     #[must_use]
     pub fn missing(&self) -> String {
         let schema = self.words.schema.trim_end_matches('.');
-        let found = match self.version {
-            0 => format!("there are no tables order_closer_* in {schema} that this user may see"),
-            version => format!("the tables order_closer_* in {schema} have version {version}, and this program needs {VERSION}"),
-        };
-        format!("{found}; create them with: order-closer migrate")
+        match self.version {
+            0 => format!("there are no tables order_closer_* in {schema} that this user may see; create them with: order-closer migrate"),
+            version => format!(
+                "the tables order_closer_* in {schema} have version {version}, and this program needs {VERSION}; \
+                 upgrade them with: order-closer migrate"
+            ),
+        }
     }
 
     /// Whether the tables were there when the store was opened, and are not older than this program.

@@ -92,6 +92,12 @@ fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
     Row { id: OrderId::from_database(&id), status, deadline, now, locked }
 }
 
+async fn rows(session: &mut Session<Driver>, sql: SqlStr, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
+    let select = sqlx::query_as::<_, Tuple>(sql).bind(texts(ids));
+    let tuples = session.run(|connection| select.fetch_all(connection)).await?;
+    Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
+}
+
 fn texts(ids: &[OrderId]) -> Vec<&str> {
     ids.iter().map(OrderId::as_str).collect()
 }
@@ -146,6 +152,10 @@ impl Store for Postgres {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        rows(&mut self.session().await?, self.schema.peek.clone(), ids, false).await
+    }
+
     fn outbox(&self) -> &Outbox {
         &self.outbox
     }
@@ -163,12 +173,6 @@ struct Open {
 }
 
 impl Open {
-    async fn rows(&mut self, sql: SqlStr, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
-        let select = sqlx::query_as::<_, Tuple>(sql).bind(texts(ids));
-        let tuples = self.session.run(|connection| select.fetch_all(connection)).await?;
-        Ok(tuples.into_iter().map(|tuple| row(tuple, locked)).collect())
-    }
-
     async fn change(&mut self, sql: SqlStr, ids: &[OrderId]) -> Result<u64> {
         let statement = sqlx::query(sql).bind(texts(ids));
         Ok(self.session.run(|connection| statement.execute(connection)).await?.rows_affected())
@@ -182,31 +186,22 @@ impl Open {
         }
         Ok(())
     }
-
-    /// The columns that events carry, of these events' orders.
-    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
-        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
-        let ids: Vec<&str> = events.iter().map(|event| event.order.as_str()).collect();
-        let select = sqlx::query_as::<_, (String, String)>(sql).bind(ids);
-        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
-        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
-    }
 }
 
 #[async_trait]
 impl Transaction for Open {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
         self.be_patient().await?;
-        self.rows(self.schema.lock.clone(), ids, true).await
+        rows(&mut self.session, self.schema.lock.clone(), ids, true).await
     }
 
     async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        self.rows(self.schema.peek.clone(), ids, false).await
+        rows(&mut self.session, self.schema.peek.clone(), ids, false).await
     }
 
     async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
         match self.schema.close_due.clone() {
-            Some(sql) => self.rows(sql, ids, true).await,
+            Some(sql) => rows(&mut self.session, sql, ids, true).await,
             None => Ok(Vec::new()),
         }
     }
@@ -219,6 +214,13 @@ impl Transaction for Open {
     async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
         let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(texts(ids));
         Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
+    }
+
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
+        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
+        let select = sqlx::query_as::<_, (String, String)>(sql).bind(texts(ids));
+        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
     }
 
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
@@ -236,8 +238,7 @@ impl Transaction for Open {
     async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
         let Some(recorder) = self.schema.recorder.clone() else { return Ok(()) };
         self.be_patient().await?;
-        let data = self.included(events).await?;
-        recorder.record(&mut self.session, events, &data).await
+        recorder.record(&mut self.session, events).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

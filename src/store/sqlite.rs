@@ -153,6 +153,10 @@ impl Store for Sqlite {
         self.schema.catalogue(&mut self.session().await?).await
     }
 
+    async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        rows(&mut self.session().await?, &self.schema, ids, false).await
+    }
+
     fn outbox(&self) -> &Outbox {
         &self.outbox
     }
@@ -163,6 +167,14 @@ impl Store for Sqlite {
     }
 }
 
+async fn rows(session: &mut Session<Driver>, schema: &Schema, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
+    let select = sqlx::query_as::<_, (String, i64)>(schema.read.clone()).bind(schema.json(ids));
+    let (rows, now) = session.run(|connection| select.fetch_one(connection)).await?;
+    let rows: Vec<(String, Option<String>, Option<i64>)> =
+        serde_json::from_str(&rows).map_err(|error| StoreError::Rejected(format!("the rows of these orders can't be read: {error}")))?;
+    Ok(rows.into_iter().map(|(id, status, deadline)| row((id, status, deadline, now), locked)).collect())
+}
+
 struct Open {
     session: Session<Driver>,
     schema: Arc<Schema>,
@@ -170,23 +182,6 @@ struct Open {
 }
 
 impl Open {
-    async fn rows(&mut self, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
-        let select = sqlx::query_as::<_, (String, i64)>(self.schema.read.clone()).bind(self.schema.json(ids));
-        let (rows, now) = self.session.run(|connection| select.fetch_one(connection)).await?;
-        let rows: Vec<(String, Option<String>, Option<i64>)> = serde_json::from_str(&rows)
-            .map_err(|error| StoreError::Rejected(format!("the rows of these orders can't be read: {error}")))?;
-        Ok(rows.into_iter().map(|(id, status, deadline)| row((id, status, deadline, now), locked)).collect())
-    }
-
-    /// The columns that events carry, of these events' orders.
-    async fn included(&mut self, events: &[NewEvent]) -> Result<HashMap<OrderId, String>> {
-        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
-        let ids: Vec<OrderId> = events.iter().map(|event| event.order.clone()).collect();
-        let select = sqlx::query_as::<_, (String, String)>(sql).bind(self.schema.json(&ids));
-        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
-        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
-    }
-
     async fn change(&mut self, sql: SqlStr, ids: &[OrderId]) -> Result<u64> {
         let statement = sqlx::query(sql).bind(self.schema.json(ids));
         Ok(self.session.run(|connection| statement.execute(connection)).await?.rows_affected())
@@ -197,11 +192,11 @@ impl Open {
 impl Transaction for Open {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
         // The transaction holds the only write lock that there is.
-        self.rows(ids, true).await
+        rows(&mut self.session, &self.schema, ids, true).await
     }
 
     async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        self.rows(ids, false).await
+        rows(&mut self.session, &self.schema, ids, false).await
     }
 
     async fn close_due(&mut self, _: &[OrderId]) -> Result<Vec<Row>> {
@@ -218,6 +213,13 @@ impl Transaction for Open {
         Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
     }
 
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
+        let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
+        let select = sqlx::query_as::<_, (String, String)>(sql).bind(self.schema.json(ids));
+        let rows = self.session.run(|connection| select.fetch_all(connection)).await?;
+        Ok(rows.into_iter().map(|(id, data)| (OrderId::from_database(&id), data)).collect())
+    }
+
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         for statement in &schema.close_sql {
@@ -232,8 +234,7 @@ impl Transaction for Open {
     async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         let Some(recorder) = &schema.recorder else { return Ok(()) };
-        let data = self.included(events).await?;
-        recorder.record(&mut self.session, events, &data).await
+        recorder.record(&mut self.session, events).await
     }
 
     async fn commit(self: Box<Self>) -> Result<()> {

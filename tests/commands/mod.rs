@@ -10,6 +10,8 @@ mod check;
 mod close;
 /// The effective settings, their sources, and what wrong ones lead to.
 mod config;
+/// What was given up, by its ids.
+mod dead_letters;
 /// `migrate`, `events`.
 mod events;
 /// The files that are shipped: examples parse and show the defaults, Redis starts from its own.

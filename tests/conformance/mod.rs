@@ -7,8 +7,11 @@ mod at_once;
 mod closing;
 mod deadlines;
 mod ids;
+mod keeping;
+mod migrations;
 mod misfits;
 mod names;
+mod neighbours;
 mod outbox;
 mod row_counts;
 mod statuses;
@@ -91,8 +94,16 @@ macro_rules! exam {
             transactions::waiting_for_a_lock_ends_as_a_conflict,
             transactions::a_rehearsal_leaves_nothing,
             transactions::a_rehearsal_finds_wrong_sql,
-            outbox::tables_are_created_once,
+            migrations::tables_are_created_once,
+            migrations::one_migrates_at_a_time,
+            migrations::an_older_version_is_upgraded_with_its_data,
+            keeping::dead_letters_of_settled_orders_are_forgotten,
+            keeping::old_events_are_pruned_as_fast_as_they_come,
+            neighbours::dead_letters_are_their_own_tables,
+            neighbours::events_are_their_own_tables,
             outbox::an_event_for_each_closure,
+            outbox::events_with_much_to_carry,
+            outbox::an_event_carries_what_close_sql_moves,
             outbox::no_event_without_its_closure,
             outbox::no_closure_without_its_event,
             outbox::nothing_is_recorded_unless_asked_for,
@@ -155,6 +166,9 @@ mod postgres {
 /// MariaDB.
 mod mariadb {
     exam! { MariaDb:
+        migrations::a_migration_is_taken_up_where_it_was_cut_off,
+        outbox::packets_of_a_megabyte,
+        outbox::an_event_larger_than_a_packet,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         ids::unsigned_ids,

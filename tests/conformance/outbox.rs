@@ -8,17 +8,17 @@ use std::{
 use order_closer::{
     close::{Closer, Looked, Outcome, Pending},
     order::Trigger,
-    store::{Claimed, DeadLetter, DeadOrder, Event, EventQuery, Store, tables_for},
+    store::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Store, tables_for},
 };
 use serde_json::json;
 
 use super::{Database, Settings, by_kind, host_now, ids, load, open, overdue, overdue_orders, plain_orders, settings, try_open};
-use crate::support::wait;
+use crate::support::{mariadb::MariaDb, wait};
 
-const LONG: Duration = Duration::from_mins(10);
+pub(super) const LONG: Duration = Duration::from_mins(10);
 
 /// Two webhooks, to which nothing is sent here.
-fn with_events(database: &Database) -> Settings {
+pub(super) fn with_events(database: &Database) -> Settings {
     let webhook = |name: &str| {
         format!("[[events.webhooks]]\nname = '{name}'\nurl = 'http://127.0.0.1:1/'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']\n")
     };
@@ -26,7 +26,7 @@ fn with_events(database: &Database) -> Settings {
 }
 
 /// The store with its tables.
-async fn migrated(settings: &Settings) -> Arc<dyn Store> {
+pub(super) async fn migrated(settings: &Settings) -> Arc<dyn Store> {
     open(settings).await.outbox().migrate().await.expect("the tables can be created");
     let store = open(settings).await;
     assert!(store.outbox().is_ready());
@@ -35,46 +35,29 @@ async fn migrated(settings: &Settings) -> Arc<dyn Store> {
 }
 
 /// Closes orders as the daemon does.
-async fn close(store: &Arc<dyn Store>, texts: &[&str], trigger: Trigger) -> Vec<Looked> {
+pub(super) async fn close(store: &Arc<dyn Store>, texts: &[&str], trigger: Trigger) -> Vec<Looked> {
     let batch = ids(&**store, texts).into_iter().map(|id| Pending { id, trigger, rejections: 0 }).collect();
     let mut looked = Vec::new();
     Closer::new(Arc::clone(store)).close(batch, &mut looked).await.expect("the database is there");
     looked
 }
 
-async fn events(store: &dyn Store) -> Vec<Event> {
+pub(super) async fn events(store: &dyn Store) -> Vec<Event> {
     store.outbox().events(&EventQuery { limit: 1_000, ..EventQuery::default() }).await.expect("events can be read")
 }
 
-async fn claim(store: &dyn Store, target: &str, lease: Duration, limit: u32) -> Vec<Claimed> {
+pub(super) async fn claim(store: &dyn Store, target: &str, lease: Duration, limit: u32) -> Vec<Claimed> {
     store.outbox().claim(target, "me", lease, limit).await.expect("deliveries can be claimed")
 }
 
-fn orders<'e>(events: impl IntoIterator<Item = &'e Event>) -> Vec<&'e str> {
+pub(super) fn orders<'e>(events: impl IntoIterator<Item = &'e Event>) -> Vec<&'e str> {
     let mut orders: Vec<&str> = events.into_iter().map(|event| event.order_id.as_str()).collect();
     orders.sort_unstable();
     orders
 }
 
-fn claimed_orders(claimed: &[Claimed]) -> Vec<&str> {
+pub(super) fn claimed_orders(claimed: &[Claimed]) -> Vec<&str> {
     orders(claimed.iter().map(|claimed| &claimed.event))
-}
-
-pub async fn tables_are_created_once(database: Database) {
-    plain_orders(&database).await;
-    let settings = with_events(&database);
-    let store = open(&settings).await;
-    assert_eq!((store.outbox().version(), store.outbox().is_ready()), (0, false));
-    let misfit = tables_for(&load(&settings), &*store).expect_err("there are no tables");
-    assert!(misfit.to_string().contains("order-closer migrate"), "{misfit}");
-    let others = [open(&settings).await, open(&settings).await, open(&settings).await];
-    let runs = futures::future::join_all(others.iter().map(|other| other.outbox().migrate())).await;
-    let runs: Vec<_> = runs.into_iter().map(|run| run.expect("those that come at the same time wait for each other")).collect();
-    assert_eq!(runs.iter().filter(|run| run.from == 0).count(), 1, "{runs:?}");
-    assert!(runs.iter().all(|run| run.to == 1), "{runs:?}");
-    assert!(open(&settings).await.outbox().is_ready());
-    let again = store.outbox().migrate().await.expect("nothing is left to do");
-    assert_eq!((again.from, again.to), (1, 1));
 }
 
 pub async fn an_event_for_each_closure(database: Database) {
@@ -167,7 +150,7 @@ pub async fn events_name_orders_exactly(database: Database) {
         let data: serde_json::Value = serde_json::from_str(event.data.get()).expect("JSON");
         assert_eq!(data["order_no"], event.order_id.as_str());
     }
-    let query = EventQuery { order: Some("A".into()), limit: 10, ..EventQuery::default() };
+    let query = EventQuery { order: ids(&*store, &["A"]).pop(), limit: 10, ..EventQuery::default() };
     assert_eq!(orders(&store.outbox().events(&query).await.expect("events can be read")), ["A"]);
 }
 
@@ -205,11 +188,73 @@ pub async fn old_events_are_pruned_once_delivered(database: Database) {
         let delivered: Vec<_> = claimed.iter().filter(|claimed| claimed.event.order_id != "3").map(|claimed| claimed.event.id).collect();
         outbox.settle(target, &delivered, &[]).await.expect("claims can be settled");
     }
-    assert_eq!(outbox.prune(LONG, 100).await, Ok(0), "they are young");
-    wait::until_eq("the number of pruned events", Ok(3), async || outbox.prune(Duration::ZERO, 3).await).await;
-    assert_eq!(outbox.prune(Duration::ZERO, 3).await, Ok(1));
-    assert_eq!(outbox.prune(Duration::ZERO, 3).await, Ok(0));
+    let prune = async |keep, after: Option<uuid::Uuid>| outbox.prune(keep, after, 3).await.expect("events can be pruned");
+    assert_eq!(prune(LONG, None).await.len(), 0, "they are young");
+    let pruned = wait::some("three are pruned", async || Some(prune(Duration::ZERO, None).await).filter(|pruned| pruned.len() == 3)).await;
+    assert_eq!(prune(Duration::ZERO, Some(uuid::Uuid::max())).await.len(), 0, "none comes after the last");
+    assert_eq!(prune(Duration::ZERO, pruned.last().copied()).await.len(), 1);
+    assert_eq!(prune(Duration::ZERO, None).await.len(), 0);
     assert_eq!(orders(&events(&*store).await), ["3"], "what is not delivered stays");
+}
+
+/// What a batch carries may be more than a server takes at once.
+pub async fn events_with_much_to_carry(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=100).await;
+    database
+        .execute(&format!(
+            "UPDATE orders SET note = {}",
+            by_kind(database.kind, "repeat('x', 20000)", "repeat('x', 20000)", "replace(hex(zeroblob(10000)), '0', 'x')")
+        ))
+        .await;
+    let store = migrated(&with_events(&database).set("events.include", vec!["note"])).await;
+    let numbers: Vec<String> = (1..=100).map(|number| number.to_string()).collect();
+    let looked = close(&store, &numbers.iter().map(String::as_str).collect::<Vec<_>>(), Trigger::Sweep).await;
+    assert!(looked.iter().all(|one| matches!(one.outcome, Outcome::Closed(_))), "{looked:?}");
+    let events = events(&*store).await;
+    assert_eq!(events.len(), 100);
+    assert!(events.iter().all(|event| event.data.get().len() > 20_000));
+    assert_eq!(claim(&*store, "two", LONG, 1_000).await.len(), 100);
+}
+
+pub async fn packets_of_a_megabyte(_: Database) {
+    let server = MariaDb::options().argument("--max-allowed-packet=1M").start();
+    events_with_much_to_carry(Database::on_mariadb(&server).await).await;
+}
+
+/// The order whose event is too much for the server is the only one that stays open.
+pub async fn an_event_larger_than_a_packet(_: Database) {
+    let server = MariaDb::options().argument("--max-allowed-packet=1M").start();
+    let database = Database::on_mariadb(&server).await;
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=3).await;
+    // Each quote takes four bytes: in a JSON object within a JSON text.
+    database.execute("ALTER TABLE orders MODIFY note LONGTEXT; UPDATE orders SET note = REPEAT('\"', 400000) WHERE order_no = 2").await;
+    let store = migrated(&with_events(&database).set("events.include", vec!["note"])).await;
+    let looked = close(&store, &["1", "2", "3"], Trigger::Sweep).await;
+    let rejected: Vec<&str> =
+        looked.iter().filter(|one| matches!(one.outcome, Outcome::Rejected { .. })).map(|one| one.pending.id.as_str()).collect();
+    assert_eq!(rejected, ["2"], "{looked:?}");
+    assert_eq!(orders(&events(&*store).await), ["1", "3"]);
+}
+
+/// An event belongs to the order as it was closed, wherever the user's statements take its row.
+pub async fn an_event_carries_what_close_sql_moves(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=3).await;
+    database.execute("UPDATE orders SET note = 'x'; CREATE TABLE archive AS SELECT * FROM orders WHERE 1 = 0").await;
+    let sql = vec![
+        "INSERT INTO archive SELECT * FROM orders WHERE order_no IN (:ids) AND order_no < 3",
+        "DELETE FROM orders WHERE order_no IN (:ids) AND order_no < 3",
+        "UPDATE orders SET status = 9 WHERE order_no IN (:ids)",
+    ];
+    let store = migrated(&with_events(&database).set("close.sql", sql).set("events.include", vec!["note", "status"])).await;
+    close(&store, &["1", "2", "3"], Trigger::Sweep).await;
+    assert_eq!(database.number("SELECT count(*) FROM archive").await, 2);
+    for event in events(&*store).await {
+        let data: serde_json::Value = serde_json::from_str(event.data.get()).expect("JSON");
+        assert_eq!(data, json!({ "note": "x", "status": 4 }), "of order {}", event.order_id);
+    }
 }
 
 pub async fn a_delivery_is_claimed_by_one_at_a_time(database: Database) {
@@ -264,15 +309,16 @@ pub async fn a_failed_delivery_waits_or_dies(database: Database) {
     assert_eq!(backlog, [("one".into(), 2, 1), ("two".into(), 3, 0)]);
     let dead = outbox.dead_letters().await.expect("they can be read");
     let [DeadLetter::Event { id, order_id, target, death }] = &dead[..] else { panic!("{dead:?}") };
+    let address = Address { order: ids(&*store, &[order_id]).remove(0), event: Some(*id) };
     assert_eq!((order_id.as_str(), target.as_str(), death.attempts, death.error.as_str()), ("3", "one", 1, "it's c"));
     assert!((host_now() - death.failed_at).abs() < 60_000_000);
     // Put back, it begins anew; given up again and dropped, it is gone.
-    assert_eq!(outbox.revive(&id.to_string()).await, Ok(true));
-    assert_eq!(outbox.revive(&id.to_string()).await, Ok(false));
+    assert_eq!(outbox.revive(&address).await, Ok(true));
+    assert_eq!(outbox.revive(&address).await, Ok(false));
     let revived = claim(&*store, "one", LONG, 10).await;
     assert_eq!((claimed_orders(&revived), revived[0].attempt), (vec!["3"], 1));
     outbox.settle("one", &[], &[revived[0].failed("d", None)]).await.expect("claims can be settled");
-    assert_eq!(outbox.discard(&id.to_string()).await, Ok(true));
+    assert_eq!(outbox.discard(&address).await, Ok(true));
     assert_eq!(outbox.dead_letters().await, Ok(vec![]));
     assert_eq!(events(&*store).await.len(), 3, "the audit log keeps it");
 }
@@ -326,6 +372,7 @@ pub async fn dead_orders_are_passed_over(database: Database) {
     let store = migrated(&settings(&database)).await;
     let outbox = store.outbox();
     let dead = |id: &str, attempts| DeadOrder { id: ids(&*store, &[id]).remove(0), attempts, error: "it's refused".into() };
+    let named = |id: &str| Address { order: ids(&*store, &[id]).remove(0), event: None };
     outbox.bury(&[dead("a", 7), dead("b", 8)]).await.expect("orders can be buried");
     outbox.bury(&[dead("b", 9)]).await.expect("an order can be buried twice");
     assert_eq!(overdue(&*store).await, ["A", "c"]);
@@ -339,12 +386,23 @@ pub async fn dead_orders_are_passed_over(database: Database) {
         })
         .collect();
     assert_eq!(listed, [("a", false, 7, "it's refused"), ("b", false, 9, "it's refused")]);
-    assert_eq!(outbox.discard("a").await, Ok(true));
-    assert_eq!(outbox.discard("nobody").await, Ok(false));
+    assert_eq!(outbox.discard(&named("a")).await, Ok(true));
+    assert_eq!(outbox.discard(&named("nobody")).await, Ok(false));
     assert_eq!(overdue(&*store).await, ["A", "c"], "dropped, it stays passed over");
-    for id in ["a", "b"] {
-        assert_eq!(outbox.revive(id).await, Ok(true));
-    }
+    outbox.bury(&[dead("a", 10)]).await.expect("orders can be buried");
+    let letters = outbox.dead_letters().await.expect("they can be read");
+    let dropped = letters.iter().find(|letter| letter.is(&named("a")));
+    assert!(
+        matches!(dropped, Some(DeadLetter::Order { dropped: true, death, .. }) if death.attempts == 10),
+        "given up again, it stays dropped"
+    );
+    let page = async |after: Option<&str>| {
+        let after = after.map(|id| ids(&*store, &[id]).remove(0));
+        outbox.dead_orders(after.as_ref(), 1).await.expect("they can be read")
+    };
+    assert_eq!((page(None).await, page(Some("a")).await, page(Some("b")).await), (ids(&*store, &["a"]), ids(&*store, &["b"]), vec![]));
+    assert_eq!(outbox.revive_all().await, Ok(1), "b");
+    assert_eq!(outbox.revive(&named("a")).await, Ok(true));
     assert_eq!(overdue(&*store).await, ["A", "a", "b", "c"]);
     outbox.bury(&[dead("c", 1)]).await.expect("orders can be buried");
     outbox.forget_dead_orders(&ids(&*store, &["c"])).await.expect("orders can be forgotten");

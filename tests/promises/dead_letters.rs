@@ -135,7 +135,10 @@ async fn an_event_waits_for_its_receiver_to_be_mended() {
     assert_eq!((&letters[0]["target"], &letters[0]["attempts"]), (&"till".into(), &3.into()));
     let shown = order_closer(&settings, &["dead-letters", "show", id]).await.expect_code(0).stdout;
     assert!(shown.contains(&format!("event {id} of order {order} to till  3 tries")) && shown.contains("answered 500"), "{shown}");
-    assert!(shown.lines().last().is_some_and(|line| line.contains("\"closed_at\"")), "{shown}");
+    assert!(shown.lines().last().is_some_and(|line| line.contains(&format!("order {order}  closed "))), "{shown}");
+    let shown = order_closer(&settings, &["dead-letters", "show", &id.to_uppercase(), "--json"]).await.expect_code(0).json();
+    assert_eq!((&shown["id"], &shown["target"], &shown["event"]["id"]), (&id.into(), &"till".into(), &id.into()));
+    assert!(shown["event"]["closed_at"].is_string(), "{shown}");
     let ids: Vec<&str> = letters.iter().map(|letter| letter["id"].as_str().expect("a text")).collect();
     order_closer(&settings, &["dead-letters", "retry", ids[0], ids[1]]).await.expect_code(0);
     until_delivered(&shop).await;

@@ -7,6 +7,7 @@ use crate::support::{Kind, Redis, Settings, Shop, order_closer, wait};
 
 on_each_database! {
     two_daemons_and_a_looping_reconcile
+    tables_are_made_meanwhile
 }
 
 async fn two_daemons_and_a_looping_reconcile(kind: Kind) {
@@ -45,6 +46,30 @@ async fn two_daemons_and_a_looping_reconcile(kind: Kind) {
     // Most were due before the daemons had started.
     let last = outcome.closed.into_iter().filter(|(number, _)| *number > 1_900).collect();
     assert_on_time(&crate::support::shop::Outcome { closed: last, ..Default::default() });
+}
+
+/// `migrate` holds up no closure, before our tables are used and after.
+async fn tables_are_made_meanwhile(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    let settings = take_turns_at_hot_rows(kind, shop.settings_with(&redis));
+    let first = listening(&settings).await;
+    let orders: Vec<(i64, i64)> = (1..=1_000).map(|number| (number, 2_000 + number * 5)).collect();
+    shop.orders(&orders).await;
+    let made = order_closer(&settings, &["migrate"]).await.expect_code(0);
+    assert!(made.stdout.contains("created"), "{made:?}");
+    let second = listening(&settings.clone().set("events.enabled", true)).await;
+    while shop.closed().await < 1_000 {
+        let again = order_closer(&settings, &["migrate"]).await.expect_code(0);
+        assert!(again.stdout.contains("up to date"), "{again:?}");
+    }
+    for daemon in [first, second] {
+        daemon.stop().await;
+        assert_eq!(daemon.summary().count("rejected"), 0);
+    }
+    let outcome = shop.assert_outcome().await;
+    assert_eq!(outcome.closed.len(), 1_000);
+    assert_on_time(&outcome);
 }
 
 /// Five articles for all: the hot rows, and the advice, of the README.

@@ -4,7 +4,7 @@ use crate::{
     cli::check::Finding,
     config::{Config, Stream, Webhook},
     events::Endpoint,
-    store::{Backlog, Store},
+    store::{Backlog, Outbox, Store},
 };
 
 const TABLES: &str = "own tables";
@@ -22,15 +22,15 @@ pub(super) async fn examine(config: &Config, store: &dyn Store) -> Vec<Finding> 
 async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     let outbox = store.outbox();
     if !outbox.is_ready() {
-        return vec![if config.events.enabled {
-            Finding::fail(TABLES, outbox.missing(), "order-closer migrate")
-        } else {
-            Finding::ok(TABLES, "none that this program could use; events and dead letters need them (order-closer migrate)")
+        return vec![match outbox.version() {
+            _ if config.events.enabled => Finding::fail(TABLES, outbox.missing(), "order-closer migrate"),
+            0 => Finding::ok(TABLES, "none; events and dead letters need them (order-closer migrate)"),
+            _ => Finding::warn(TABLES, outbox.missing(), "order-closer migrate"),
         }];
     }
     let mut findings = vec![Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))];
     match outbox.backlog().await {
-        Ok(backlog) => findings.extend(targets(config, &backlog)),
+        Ok(backlog) => findings.extend(targets(config, outbox, &backlog)),
         Err(error) => {
             findings.push(Finding::fail(TABLES, error.to_string(), "grant SELECT, INSERT, UPDATE and DELETE on the tables order_closer_*"));
         }
@@ -38,7 +38,7 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     findings
 }
 
-fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
+fn targets(config: &Config, outbox: &Outbox, backlog: &[Backlog]) -> Vec<Finding> {
     let events = &config.events;
     let mut findings: Vec<Finding> = events.webhooks.iter().map(|webhook| self::webhook(webhook, backlog)).collect();
     if let Some(Stream { key, .. }) = &events.stream {
@@ -49,7 +49,7 @@ fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
         findings.push(Finding::warn(
             "targets",
             format!("{target} is not in the configuration{}", waiting(target, backlog)),
-            format!("put it back under [events], or give up what waits: DELETE FROM order_closer_deliveries WHERE target = '{target}';"),
+            format!("put it back under [events], or give up what waits: {}", outbox.give_up(target)),
         ));
     }
     findings

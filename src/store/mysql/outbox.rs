@@ -32,13 +32,18 @@ impl Backend for Connections {
     }
 }
 
-/// For tables in this database.
-pub(super) fn words(database: &str) -> Words {
+/// For tables in this database, beside this orders table.
+pub(super) fn words(database: &str, orders_table: &str) -> Words {
+    let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    // A lock's name is the whole server's, and no longer than that of a database.
+    let lock = format!("CONCAT('order_closer_', MD5({}))", literal(database));
     Words {
         schema: format!("`{}`.", database.replace('`', "``")),
+        schema_name: literal(database),
+        orders_table: literal(orders_table),
         find_tables: format!(
-            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = '{}' AND table_name = 'order_closer_migrations'",
-            database.replace('\\', "\\\\").replace('\'', "''")
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {} AND table_name = 'order_closer_migrations'",
+            literal(database)
         ),
         now: NOW,
         parameters: Parameters::Bare,
@@ -49,10 +54,11 @@ pub(super) fn words(database: &str) -> Words {
         dead_id: "CONVERT(order_id USING utf8mb4)",
         // Without this, MariaDB compares by the text's collation.
         dead_key: |id| format!("CAST({id} AS BINARY)"),
+        or_update: "ON DUPLICATE KEY UPDATE",
         skip_locked: " FOR UPDATE SKIP LOCKED",
         // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
-        lock_migrations: &["DO GET_LOCK('order_closer_migrate', 5)"],
-        unlock_migrations: &["DO RELEASE_LOCK('order_closer_migrate')"],
-        migrations: &[include_str!("migrations/1.sql")],
+        lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),
+        unlock_migrations: Some(format!("DO RELEASE_LOCK({lock})")),
+        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
     }
 }

@@ -88,7 +88,7 @@ impl Schema {
             find("orders.set", column.as_str())?;
         }
         let carried = included(config, find)?;
-        let own = OwnTables::find(session, words(&table.schema)).await?;
+        let own = OwnTables::find(session, words(&table.schema, &table.name)).await?;
         let names = Names::new(config, '`');
         let (status_kind, status_text) = status_column(status, &names.status)?;
         let literals = StatusLiterals::new(config, &status_kind, &status.declared)?;

@@ -10,6 +10,7 @@ use super::{
     link::{Fields, finish, unexpected},
     words::{Words, listed},
 };
+use crate::order::OrderId;
 
 /// A closure, as it was recorded.
 #[derive(Debug, Clone)]
@@ -38,7 +39,7 @@ pub struct EventQuery {
     /// This event only.
     pub id: Option<Uuid>,
     /// Those of this order only.
-    pub order: Option<String>,
+    pub order: Option<OrderId>,
     /// Those that are no older than this.
     pub since: Option<Duration>,
     /// Those after this one.
@@ -79,13 +80,13 @@ fn first_id(micros: i64) -> Uuid {
 }
 
 impl Outbox {
-    /// Reads events, oldest first. Locks nothing.
+    /// Reads events of our orders, oldest first. Locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
     pub async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
         let mut link = self.backend.read().await?;
-        let mut conditions = Vec::new();
+        let mut conditions = vec![self.words.ours("e.")];
         let mut values = vec![i64::from(query.limit).into()];
         if let Some(order) = &query.order {
             conditions.push("e.order_id = ?2".to_owned());
@@ -100,41 +101,44 @@ impl Outbox {
         if let Some(after) = query.after {
             conditions.push(format!("e.id > '{after}'"));
         }
-        let conditions = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
         // In: ?1 how many, ?2 an order. Out: events in the order of time.
         let select = self.words.passing(&format!(
-            "SELECT {} FROM {} e{conditions} ORDER BY e.id LIMIT ?1",
+            "SELECT {} FROM {} e WHERE {} ORDER BY e.id LIMIT ?1",
             columns(&self.words),
-            self.words.events()
+            self.words.events(),
+            conditions.join(" AND ")
         ));
         link.fetch(&select, &values).await?.iter_mut().map(event).collect()
     }
 
-    /// Deletes at most `limit` events that are older than `keep` and have no delivery left; returns how many.
+    /// Deletes at most `limit` events that are older than `keep`, come after the event `after`, and have no delivery
+    /// left; returns them, oldest first.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn prune(&self, keep: Duration, limit: u32) -> Result<u64> {
+    pub async fn prune(&self, keep: Duration, after: Option<Uuid>, limit: u32) -> Result<Vec<Uuid>> {
         let words = &self.words;
         let mut link = self.backend.read().await?;
         let oldest_kept = first_id(self.ago(link.as_mut(), keep).await?);
         // In: ?1 how many. Out: the ids of old events.
         let select = words.passing(&format!(
-            "SELECT CAST(e.id AS CHAR(36)) FROM {} e WHERE e.id < '{oldest_kept}' \
+            "SELECT CAST(e.id AS CHAR(36)) FROM {} e WHERE e.id < '{oldest_kept}' AND e.id > '{after}' AND {} \
              AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) ORDER BY e.id LIMIT ?1",
             words.events(),
-            words.deliveries()
+            words.ours("e."),
+            words.deliveries(),
+            after = after.unwrap_or_default()
         ));
         let old = link.fetch(&select, &[i64::from(limit).into()]).await?;
         let old = old.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
         drop(link);
         if old.is_empty() {
-            return Ok(0);
+            return Ok(old);
         }
         let mut work = self.backend.begin().await?;
         let delete = words.passing(&format!("DELETE FROM {} WHERE id IN ({})", words.events(), listed(old.iter())));
         let deleted = work.link().change(&delete, &[]).await;
-        finish(work, deleted).await
+        finish(work, deleted.map(|_| old)).await
     }
 
     /// The time so long ago by the database's clock, in microseconds since 1970.

@@ -82,7 +82,8 @@ impl Outbox {
         let (words, deliveries, now) = (&self.words, self.words.deliveries(), self.words.now);
         // In: ?1 target, ?2 how many. Out: events. Locks the deliveries, skips locked ones.
         let due = words.statement(&format!(
-            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries} WHERE target = ?1 AND due_at <= {now} ORDER BY due_at LIMIT ?2{}",
+            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries} WHERE {} AND target = ?1 AND due_at <= {now} ORDER BY due_at LIMIT ?2{}",
+            words.ours(""),
             words.skip_locked
         ));
         let due = link.fetch(&due, &[target.into(), i64::from(limit).into()]).await?;
@@ -174,8 +175,9 @@ impl Outbox {
         let (words, now) = (&self.words, self.words.now);
         // In: ?1 target, ?2 how long ago, ?3 how many. Out: ids and attempts. Locks the deliveries, skips locked ones.
         let select = words.statement(&format!(
-            "SELECT CAST(event_id AS CHAR(36)), attempts FROM {} WHERE target = ?1 AND due_at <= {now} - ?2 ORDER BY due_at LIMIT ?3{}",
+            "SELECT CAST(event_id AS CHAR(36)), attempts FROM {} WHERE {} AND target = ?1 AND due_at <= {now} - ?2 ORDER BY due_at LIMIT ?3{}",
             words.deliveries(),
+            words.ours(""),
             words.skip_locked
         ));
         let rows = link.fetch(&select, &[target.into(), micros(ago).into(), i64::from(limit).into()]).await?;
@@ -207,14 +209,21 @@ impl Outbox {
         link.change(&update, &[target.into(), attempts.into(), Value::Integer(pause.map(micros)), error.into()]).await
     }
 
-    /// What waits for each target that has anything waiting. Reads all deliveries; locks nothing.
+    /// The statement that gives up what waits for this target.
+    #[must_use]
+    pub fn give_up(&self, target: &str) -> String {
+        format!("DELETE FROM {} WHERE {} AND target = '{target}';", self.words.deliveries(), self.words.ours(""))
+    }
+
+    /// What waits for each target that has anything waiting. Reads all our deliveries; locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
     pub async fn backlog(&self) -> Result<Vec<Backlog>> {
         let select = self.words.statement(&format!(
-            "SELECT target, COUNT(due_at), COUNT(*) - COUNT(due_at) FROM {} GROUP BY target ORDER BY target",
-            self.words.deliveries()
+            "SELECT target, COUNT(due_at), COUNT(*) - COUNT(due_at) FROM {} WHERE {} GROUP BY target ORDER BY target",
+            self.words.deliveries(),
+            self.words.ours("")
         ));
         let rows = self.backend.read().await?.fetch(&select, &[]).await?;
         let backlog = |mut fields: super::link::Fields| {

@@ -1,18 +1,19 @@
 //! Recording events in the transaction that closes their orders.
 
-use std::collections::HashMap;
-
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{
     Link, Result,
-    link::Value,
     words::{Statement, Words},
 };
 use crate::{
     config::Events,
     order::{OrderId, Trigger},
 };
+
+/// The most bytes of events that one statement writes, save where a single event has more: well within what the
+/// servers take at once (MySQL's `max_allowed_packet`).
+const PIECE: usize = 256 * 1_024;
 
 /// A closure that is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct NewEvent {
     pub now: i64,
     /// What made us look at it.
     pub trigger: Trigger,
+    /// What the event carries, as a JSON object.
+    pub data: String,
 }
 
 impl NewEvent {
@@ -53,17 +56,19 @@ pub(in crate::store) struct Recorder {
 impl Recorder {
     pub(super) fn new(words: &Words, settings: &Events) -> Self {
         let Words { now, new_events, new_data, .. } = words;
+        let table = &words.orders_table;
         // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
         let events = words.statement(&format!(
-            "INSERT INTO {} (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data) \
-             SELECT e.id, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data} FROM {new_events}",
+            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data) \
+             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data} FROM {new_events}",
             words.events()
         ));
         // In: ?1 events. Out: one row for each and each target. Locks the new rows.
         let targets: Vec<String> = settings.targets().map(|target| format!("SELECT '{target}' AS target")).collect();
         let deliveries = (!targets.is_empty()).then(|| {
             words.statement(&format!(
-                "INSERT INTO {} (event_id, target, attempts, due_at) SELECT e.id, t.target, 0, {now} FROM {new_events} CROSS JOIN ({}) AS t",
+                "INSERT INTO {} (event_id, orders_table, target, attempts, due_at) \
+                 SELECT e.id, {table}, t.target, 0, {now} FROM {new_events} CROSS JOIN ({}) AS t",
                 words.deliveries(),
                 targets.join(" UNION ALL ")
             ))
@@ -71,22 +76,62 @@ impl Recorder {
         Self { events, deliveries, instance: instance() }
     }
 
-    /// Writes these events; `data` has the columns that they carry, as a JSON object for each order.
-    pub(in crate::store) async fn record(&self, link: &mut dyn Link, events: &[NewEvent], data: &HashMap<OrderId, String>) -> Result<()> {
-        let object = |event: &NewEvent| {
-            serde_json::json!({
-                "id": event.new_id().to_string(),
-                "order_id": event.order.as_str(),
-                "deadline": event.deadline,
-                "triggered_by": event.trigger.name(),
-                "data": data.get(&event.order).map_or("{}", String::as_str),
-            })
-        };
-        let list = serde_json::Value::Array(events.iter().map(object).collect()).to_string();
-        link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
-        if let Some(deliveries) = &self.deliveries {
-            link.change(deliveries, &[Value::from(list)]).await?;
+    /// Writes these events.
+    pub(in crate::store) async fn record(&self, link: &mut dyn Link, events: &[NewEvent]) -> Result<()> {
+        for list in lists(events.iter().map(object)) {
+            link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
+            if let Some(deliveries) = &self.deliveries {
+                link.change(deliveries, &[list.into()]).await?;
+            }
         }
         Ok(())
+    }
+}
+
+fn object(event: &NewEvent) -> String {
+    let NewEvent { order, deadline, trigger, data, .. } = event;
+    serde_json::json!({
+        "id": event.new_id().to_string(),
+        "order_id": order.as_str(),
+        "deadline": deadline,
+        "triggered_by": trigger.name(),
+        "data": data,
+    })
+    .to_string()
+}
+
+/// JSON arrays of these objects, each of at most [`PIECE`] bytes or of one object; for no objects one empty array, so
+/// that a rehearsal tries the statements.
+fn lists(objects: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lists = vec![String::from("[")];
+    for object in objects {
+        match lists.last_mut() {
+            Some(list) if list.len() == 1 => list.push_str(&object),
+            Some(list) if list.len() + object.len() < PIECE => list.extend([",", &object]),
+            _ => lists.push(format!("[{object}")),
+        }
+    }
+    lists.iter_mut().for_each(|list| list.push(']'));
+    lists
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_list_is_longer_than_a_piece_unless_a_single_event_is() {
+        let objects: Vec<String> =
+            [10, 90, 400, 90, 200, 70, 10].into_iter().map(|kib| format!("\"{}\"", "x".repeat(kib * 1_024))).collect();
+        let lists = lists(objects.iter().cloned());
+        let lengths: Vec<usize> = lists.iter().map(|list| list.len() / 1_024).collect();
+        assert_eq!(lengths, [100, 400, 90, 200, 80]);
+        let together: Vec<String> = lists.iter().flat_map(|list| serde_json::from_str::<Vec<String>>(list).unwrap_or_default()).collect();
+        assert_eq!(together.len(), objects.len());
+    }
+
+    #[test]
+    fn no_events_are_one_empty_list() {
+        assert_eq!(lists(std::iter::empty()), ["[]"]);
     }
 }

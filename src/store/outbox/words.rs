@@ -19,6 +19,10 @@ pub(in crate::store) enum Parameters {
 pub(in crate::store) struct Words {
     /// The schema of our tables, quoted and with its dot.
     pub(in crate::store) schema: String,
+    /// The same as a literal.
+    pub(in crate::store) schema_name: String,
+    /// The name of the orders table, as a literal: whose rows of our tables are ours.
+    pub(in crate::store) orders_table: String,
     /// Counts the tables of that schema that are called `order_closer_migrations`.
     pub(in crate::store) find_tables: String,
     /// The beginning of the statement in microseconds since 1970.
@@ -34,11 +38,13 @@ pub(in crate::store) struct Words {
     pub(in crate::store) dead_id: &'static str,
     /// The id of an order, given as text, as dead letters hold it.
     pub(in crate::store) dead_key: fn(&str) -> String,
+    /// What makes an INSERT change the dead letter that is there already.
+    pub(in crate::store) or_update: &'static str,
     /// What makes a SELECT lock its rows and skip those that are locked.
     pub(in crate::store) skip_locked: &'static str,
-    /// The statements that make one of two migrations at the same time wait for the other, and let it go on.
-    pub(in crate::store) lock_migrations: &'static [&'static str],
-    pub(in crate::store) unlock_migrations: &'static [&'static str],
+    /// Asks for the right to migrate, which one at a time has, and answers 1 if we have it; gives it back.
+    pub(in crate::store) lock_migrations: String,
+    pub(in crate::store) unlock_migrations: Option<String>,
     /// The migrations, the first of which leads to version 1.
     pub(in crate::store) migrations: &'static [&'static str],
 }
@@ -60,9 +66,15 @@ impl Words {
         format!("{}order_closer_migrations", self.schema)
     }
 
+    /// The condition that a row of our tables belongs to our orders; `row` is the table's alias with its dot.
+    pub(super) fn ours(&self, row: &str) -> String {
+        format!("{row}orders_table = {}", self.orders_table)
+    }
+
     /// The condition, with its leading AND, that an order is no dead letter; `id` is its id as text.
     pub(in crate::store) fn not_dead(&self, id: &str) -> String {
-        format!(" AND NOT EXISTS (SELECT 1 FROM {} dead WHERE dead.order_id = {})", self.dead_letters(), (self.dead_key)(id))
+        let (table, ours, id) = (self.dead_letters(), self.ours("dead."), (self.dead_key)(id));
+        format!(" AND NOT EXISTS (SELECT 1 FROM {table} dead WHERE {ours} AND dead.order_id = {id})")
     }
 
     /// A statement whose parameters are written `?1`, `?2`, and so on.

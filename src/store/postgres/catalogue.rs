@@ -64,6 +64,7 @@ pub(super) async fn table_oid(session: &mut Session<Driver>, config: &Config, na
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub(super) struct Relation {
     pub(super) schema: String,
+    pub(super) name: String,
     /// Its name with the schema, quoted where it must be.
     pub(super) qualified: String,
     partitioned: bool,
@@ -84,7 +85,7 @@ impl Relation {
 
 pub(super) async fn relation(session: &mut Session<Driver>, oid: i64) -> Result<Relation, StoreError> {
     let select = sqlx::query_as::<_, Relation>(
-        "SELECT n.nspname::text AS schema, format('%I.%I', n.nspname, c.relname) AS qualified,
+        "SELECT n.nspname::text AS schema, c.relname::text AS name, format('%I.%I', n.nspname, c.relname) AS qualified,
                 c.relkind = 'p' AS partitioned, c.relkind IN ('v', 'm') AS view,
                 EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
                         AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) AS has_after_triggers -- 16 is UPDATE, 2 is BEFORE

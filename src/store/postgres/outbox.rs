@@ -32,13 +32,16 @@ impl Backend for Connections {
     }
 }
 
-/// For tables in this schema.
-pub(super) fn words(schema: &str) -> Words {
+/// For tables in this schema, beside this orders table.
+pub(super) fn words(schema: &str, orders_table: &str) -> Words {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     Words {
         schema: format!("\"{}\".", schema.replace('"', "\"\"")),
+        schema_name: literal(schema),
+        orders_table: literal(orders_table),
         find_tables: format!(
-            "SELECT count(*) FROM pg_tables WHERE schemaname = '{}' AND tablename = 'order_closer_migrations'",
-            schema.replace('\'', "''")
+            "SELECT count(*) FROM pg_tables WHERE schemaname = {} AND tablename = 'order_closer_migrations'",
+            literal(schema)
         ),
         now: NOW,
         parameters: Parameters::Dollar,
@@ -47,10 +50,11 @@ pub(super) fn words(schema: &str) -> Words {
         data_text: "CAST(e.data AS text)",
         dead_id: "order_id",
         dead_key: str::to_owned,
+        or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
         skip_locked: " FOR UPDATE SKIP LOCKED",
         // The number is ours alone; the lock goes with the transaction.
-        lock_migrations: &["SET LOCAL lock_timeout = '1min'", "SELECT pg_advisory_xact_lock(7305805541961425520)"],
-        unlock_migrations: &[],
-        migrations: &[include_str!("migrations/1.sql")],
+        lock_migrations: "SELECT CAST(pg_try_advisory_xact_lock(7305805541961425520) AS int)::bigint".into(),
+        unlock_migrations: None,
+        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
     }
 }

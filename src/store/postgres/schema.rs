@@ -74,7 +74,7 @@ impl Schema {
         let oid = table_oid(session, config, &names).await?;
         let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(config.orders.id.as_str()));
         let relation = relation(session, oid).await?;
-        let own = OwnTables::find(session, words(&relation.schema)).await?;
+        let own = OwnTables::find(session, words(&relation.schema, &relation.name)).await?;
         let columns = columns(session, oid).await?;
         let unicode = server_encoding(session).await? == "UTF8";
         let find = |key: &'static str, name: &str| {

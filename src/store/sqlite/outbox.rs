@@ -36,10 +36,14 @@ impl Backend for Connections {
     }
 }
 
-/// For tables in this schema.
-pub(super) fn words(schema: &str) -> Words {
+/// For tables in this schema, beside this orders table.
+pub(super) fn words(schema: &str, orders_table: &str) -> Words {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     Words {
         schema: format!("\"{schema}\"."),
+        schema_name: literal(schema),
+        // SQLite tells no names apart by case.
+        orders_table: literal(&orders_table.to_ascii_lowercase()),
         find_tables: format!("SELECT count(*) FROM \"{schema}\".sqlite_schema WHERE name = 'order_closer_migrations'"),
         now: NOW,
         parameters: Parameters::Numbered,
@@ -49,10 +53,11 @@ pub(super) fn words(schema: &str) -> Words {
         data_text: "e.data",
         dead_id: "order_id",
         dead_key: str::to_owned,
+        or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
         // The transaction has locked everything.
         skip_locked: "",
-        lock_migrations: &[],
-        unlock_migrations: &[],
-        migrations: &[include_str!("migrations/1.sql")],
+        lock_migrations: "SELECT 1".into(),
+        unlock_migrations: None,
+        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
     }
 }

@@ -86,7 +86,7 @@ impl Schema {
             find("orders.set", column.as_str())?;
         }
         let carried = included(config, find)?;
-        let own = OwnTables::find(session, words(&schema)).await?;
+        let own = OwnTables::find(session, words(&schema, &table.name)).await?;
         let literals = StatusLiterals::new(config, &status_kind(status, config)?, &shown(status))?;
         let names = Names::new(config, '"');
         let moment = Moment::new(&shown(deadline), &names.deadline, config)?;

@@ -16,7 +16,7 @@ async fn tables_and_targets() {
         shop.order(1, -1_000).await;
         order_closer(&settings, &["close", "1"]).await.expect_code(0);
         let report = Report::of(&settings, 0).await;
-        report.assert("own tables", "ok", "version 1");
+        report.assert("own tables", "ok", "version 2");
         report.assert("webhook", "ok", "till: http://127.0.0.1:");
         report.assert("webhook", "ok", "1 waiting, 0 dead letters");
         // Under another name, what waits for the old one will wait for ever.
@@ -28,15 +28,20 @@ async fn tables_and_targets() {
         shop.database.execute(sql).await;
         assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
         // Named, but told nothing, with or without tables.
-        let off = renamed.set("events.enabled", false);
-        for tables in ["version 1", "none that this program could use"] {
+        let off = renamed.clone().set("events.enabled", false);
+        let told_nothing = async |tables: &str| {
             let report = Report::of(&off, 0).await;
             assert_eq!(report.wrong(), ["events"], "{kind:?}");
             report.assert("own tables", "ok", tables);
             report.assert("events", "warn", "are told nothing: desk");
             assert!(report.mend("events").contains("enabled = true"));
-            shop.database.execute("DROP TABLE IF EXISTS order_closer_migrations").await;
-        }
+        };
+        told_nothing("version 2").await;
+        shop.database.execute("DELETE FROM order_closer_migrations WHERE version > 1").await;
+        Report::of(&renamed, 78).await.assert("own tables", "fail", "have version 1");
+        Report::of(&shop.settings_with(&redis), 0).await.assert("own tables", "warn", "upgrade them with: order-closer migrate");
+        shop.database.execute("DROP TABLE order_closer_migrations").await;
+        told_nothing("none that this program could use").await;
     }
     assert_eq!(receiver.received().len(), 0);
 }

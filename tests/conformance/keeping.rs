@@ -1,0 +1,77 @@
+//! Our own tables are kept small, in pieces, and in nobody's way.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use order_closer::{events::Keeper, store::Store};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Database, by_kind,
+    outbox::{migrated, with_events},
+    overdue_orders, plain_orders,
+};
+
+pub(super) fn keeper(store: &Arc<dyn Store>) -> Keeper {
+    Keeper { store: Arc::clone(store), keep: Duration::from_hours(1), stop: CancellationToken::new() }
+}
+
+/// The numbers 1 to `last` as a table `n(n)`.
+fn numbers(database: &Database, last: u32) -> String {
+    match by_kind(database.kind, "generate_series", "seq", "recursive") {
+        "generate_series" => format!("generate_series(1, {last}) AS n(n)"),
+        "seq" => format!("(SELECT seq AS n FROM seq_1_to_{last}) AS n"),
+        _ => format!("(WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {last}) SELECT n FROM n) AS n"),
+    }
+}
+
+pub async fn dead_letters_of_settled_orders_are_forgotten(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=1_300).await;
+    let store = migrated(&with_events(&database)).await;
+    let text = by_kind(database.kind, "text", "char", "text");
+    let bury = format!(
+        "INSERT INTO order_closer_dead_letters (order_id, attempts, failed_at, error, dropped) SELECT CAST(n AS {text}), 1, 1, 'x', 0 FROM {}",
+        numbers(&database, 1_300)
+    );
+    database.execute(&bury).await;
+    database.execute("UPDATE orders SET status = 1 WHERE order_no % 2 = 0; DELETE FROM orders WHERE order_no % 5 = 0").await;
+    keeper(&store).run_once().await.expect("it can be tidied up");
+    let left = "SELECT count(*) FROM order_closer_dead_letters";
+    assert_eq!(database.number(left).await, 520, "those that are neither paid nor gone");
+    // Nothing is left to be written, and a payment that holds a whole SQLite file is not in the way.
+    let payment = database.begin().await;
+    keeper(&store).run_once().await.expect("it can be looked at");
+    payment.rollback().await;
+    assert_eq!(database.number(left).await, 520);
+}
+
+/// More than any pause between the pieces would allow for.
+pub async fn old_events_are_pruned_as_fast_as_they_come(database: Database) {
+    plain_orders(&database).await;
+    let store = migrated(&with_events(&database)).await;
+    let id = by_kind(
+        database.kind,
+        "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid",
+        "CONCAT('00000000-0000-7000-8000-', LPAD(n, 12, '0'))",
+        "printf('00000000-0000-7000-8000-%012d', n)",
+    );
+    let events = format!(
+        "INSERT INTO order_closer_events (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data)
+         SELECT {id}, 'x', 1, 1, 0, 'sweep', 'me', '{{}}' FROM {}",
+        numbers(&database, 30_000)
+    );
+    database.execute(&events).await;
+    let undelivered = format!(
+        "INSERT INTO order_closer_deliveries (event_id, target, attempts, due_at) SELECT {id}, 'one', 0, 1 FROM {}",
+        numbers(&database, 3)
+    );
+    database.execute(&undelivered).await;
+    let began = Instant::now();
+    keeper(&store).run_once().await.expect("events can be pruned");
+    let took = began.elapsed();
+    assert_eq!(database.number("SELECT count(*) FROM order_closer_events").await, 3, "what is not delivered stays");
+    assert!(took < Duration::from_secs(10), "it took {took:?} to prune 30,000 events");
+}

@@ -1,0 +1,144 @@
+//! Our own tables are created, and upgraded with what is in them, by one at a time.
+
+use std::time::Duration;
+
+use order_closer::{
+    order::Trigger,
+    store::{DeadLetter, StoreError, tables_for},
+};
+
+use super::{
+    Database, Kind, by_kind, ids, load, open,
+    outbox::{LONG, claim, claimed_orders, close, events, orders, with_events},
+    overdue, overdue_orders, plain_orders,
+};
+
+pub async fn tables_are_created_once(database: Database) {
+    plain_orders(&database).await;
+    let settings = with_events(&database);
+    let store = open(&settings).await;
+    assert_eq!((store.outbox().version(), store.outbox().is_ready()), (0, false));
+    let misfit = tables_for(&load(&settings), &*store).expect_err("there are no tables");
+    assert!(misfit.to_string().contains("order-closer migrate"), "{misfit}");
+    let others = [open(&settings).await, open(&settings).await, open(&settings).await];
+    let runs = futures::future::join_all(others.iter().map(|other| other.outbox().migrate())).await;
+    let runs: Vec<_> = runs.into_iter().map(|run| run.expect("those that come at the same time wait for each other")).collect();
+    assert_eq!(runs.iter().filter(|run| run.from == 0).count(), 1, "{runs:?}");
+    assert!(runs.iter().all(|run| run.to == 2), "{runs:?}");
+    assert!(open(&settings).await.outbox().is_ready());
+    let again = store.outbox().migrate().await.expect("nothing is left to do");
+    assert_eq!((again.from, again.to), (2, 2));
+}
+
+/// Who can't have the right to migrate leaves everything as it is.
+pub async fn one_migrates_at_a_time(database: Database) {
+    plain_orders(&database).await;
+    let store = open(&with_events(&database)).await;
+    let mut other = database.begin().await;
+    match database.kind {
+        Kind::Postgres => drop(other.execute("SELECT pg_advisory_xact_lock(7305805541961425520)").await),
+        Kind::MariaDb => drop(other.execute("DO GET_LOCK(CONCAT('order_closer_', MD5(DATABASE())), 5)").await),
+        // The transaction itself has locked everything.
+        Kind::Sqlite => {}
+    }
+    assert!(matches!(store.outbox().migrate().await, Err(StoreError::Conflict(_))));
+    assert_eq!(open(&with_events(&database)).await.outbox().version(), 0);
+    let (migrated, ()) = tokio::join!(store.outbox().migrate(), async {
+        if database.kind == Kind::MariaDb {
+            other.execute("DO RELEASE_LOCK(CONCAT('order_closer_', MD5(DATABASE())))").await;
+        }
+        other.rollback().await;
+    });
+    assert_eq!(migrated.map(|migrated| migrated.to), Ok(2));
+}
+
+/// The tables as version 1 made them.
+async fn version_1(database: &Database) {
+    let script = by_kind(
+        database.kind,
+        include_str!("../../src/store/postgres/migrations/1.sql"),
+        include_str!("../../src/store/mysql/migrations/1.sql"),
+        include_str!("../../src/store/sqlite/migrations/1.sql"),
+    );
+    database.execute(&script.replace("{schema}", "")).await;
+    database.execute("CREATE TABLE order_closer_migrations (version BIGINT NOT NULL PRIMARY KEY, applied_at BIGINT NOT NULL)").await;
+    database.execute("INSERT INTO order_closer_migrations VALUES (1, 1)").await;
+}
+
+/// An event of order `number` as version 1 writes it, with a delivery to "one".
+fn event_of_version_1(number: u32) -> String {
+    let id = format!("00000000-0000-7000-8000-{number:012}");
+    format!(
+        "INSERT INTO order_closer_events (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data)
+             VALUES ('{id}', '{number}', 1, 3, 2, 'sweep', 'me/1', '{{}}');
+         INSERT INTO order_closer_deliveries (event_id, target, attempts, due_at) VALUES ('{id}', 'one', 0, 1)"
+    )
+}
+
+pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=4).await;
+    version_1(&database).await;
+    for number in 11..=13 {
+        database.execute(&event_of_version_1(number)).await;
+    }
+    database
+        .execute(
+            "UPDATE order_closer_deliveries SET due_at = NULL, attempts = 7 WHERE event_id LIKE '%11'"
+                .replace("event_id LIKE", by_kind(database.kind, "event_id::text LIKE", "event_id LIKE", "event_id LIKE"))
+                .as_str(),
+        )
+        .await;
+    database
+        .execute("INSERT INTO order_closer_dead_letters (order_id, attempts, failed_at, error, dropped) VALUES ('1', 8, 1, 'x', 0), ('2', 8, 1, 'x', 1)")
+        .await;
+    let settings = with_events(&database);
+    let old = open(&settings).await;
+    assert_eq!((old.outbox().version(), old.outbox().is_ready()), (1, false));
+    let misfit = tables_for(&load(&settings), &*old).expect_err("the tables are too old");
+    assert!(misfit.to_string().contains("have version 1") && misfit.to_string().contains("order-closer migrate"), "{misfit}");
+
+    // A daemon of the version before goes on, while the tables are upgraded and after.
+    let (migrated, ()) = tokio::join!(old.outbox().migrate(), async {
+        for number in 14..=60 {
+            database.execute(&event_of_version_1(number)).await;
+        }
+    });
+    let migrated = migrated.expect("the tables can be upgraded");
+    assert_eq!((migrated.from, migrated.to), (1, 2));
+    database.execute(&event_of_version_1(61)).await;
+    let store = open(&settings).await;
+    assert_eq!(overdue(&*store).await, ["3", "4"]);
+    close(&store, &["3"], Trigger::Sweep).await;
+    let mut written: Vec<String> = (11..=61).chain([3]).map(|number| number.to_string()).collect();
+    written.sort();
+    assert_eq!(orders(&events(&*store).await), written);
+    written.remove(0);
+    assert_eq!(claimed_orders(&claim(&*store, "one", LONG, 100).await), written, "all but the dead one");
+    let letters = store.outbox().dead_letters().await.expect("they can be read");
+    let dead: Vec<(&str, bool, u64)> = letters
+        .iter()
+        .map(|letter| match letter {
+            DeadLetter::Order { id, dropped, death } => (id.as_str(), *dropped, death.attempts),
+            DeadLetter::Event { order_id, death, .. } => (order_id.as_str(), false, death.attempts),
+        })
+        .collect();
+    assert_eq!(dead, [("1", false, 8), ("2", true, 8), ("11", false, 7)]);
+    assert_eq!(store.outbox().prune(Duration::ZERO, None, 100).await.map(|pruned| pruned.len()), Ok(0), "none is delivered");
+    store.outbox().forget_dead_orders(&ids(&*store, &["1", "2"])).await.expect("orders can be forgotten");
+    assert_eq!(overdue(&*store).await, ["1", "2", "4"]);
+}
+
+/// MariaDB and MySQL can't take back what was done before a migration was cut off.
+pub async fn a_migration_is_taken_up_where_it_was_cut_off(database: Database) {
+    plain_orders(&database).await;
+    version_1(&database).await;
+    let store = open(&with_events(&database)).await;
+    store.outbox().migrate().await.expect("the tables can be upgraded");
+    database.execute("DELETE FROM order_closer_migrations WHERE version = 2").await;
+    let undone = "ALTER TABLE order_closer_dead_letters DROP PRIMARY KEY, DROP COLUMN orders_table, ADD PRIMARY KEY (order_id)";
+    database.execute(undone).await;
+    let migrated = store.outbox().migrate().await.expect("what is done is passed over");
+    assert_eq!((migrated.from, migrated.to), (1, 2));
+    assert_eq!(database.number("SELECT count(orders_table) FROM order_closer_dead_letters").await, 0);
+}
