@@ -45,7 +45,7 @@ pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way:
     let mut transaction = match store.begin().await {
         Ok(transaction) => transaction,
         // Somebody has the whole database, and with it each of these orders.
-        Err(StoreError::Conflict(_)) => return Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect()),
+        Err(StoreError::Locked(_)) => return Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect()),
         Err(error) => return Err(error),
     };
     let began = Instant::now();

@@ -1,4 +1,8 @@
 //! Failures, sorted once by what to do next. Nobody else reads an SQLSTATE.
+//!
+//! What an error says does not tell whose fault it is: a trigger may raise for one order what a broken disk
+//! says, and a table that is gone is refused as one order's wrong value is. [`super::examine`] tells: what
+//! fails with no order at all is no order's fault.
 
 use sqlx::error::DatabaseError;
 
@@ -8,7 +12,10 @@ pub enum StoreError {
     /// Two transactions got in each other's way; retry at once.
     #[error("conflict with another transaction: {0}")]
     Conflict(String),
-    /// The database can't be used at the moment; wait, and back off.
+    /// Somebody holds what is needed for longer than it is waited for; look again soon.
+    #[error("locked by another transaction: {0}")]
+    Locked(String),
+    /// The database can't be used at the moment, or did not answer in time; wait, and back off.
     #[error("database unavailable: {0}")]
     Unavailable(String),
     /// The database refuses this statement for these orders; find the one that causes it.
@@ -35,6 +42,7 @@ pub enum OpenError {
 /// The class of a database's own error; each dialect reads its own codes.
 pub(super) enum Class {
     Conflict,
+    Locked,
     Unavailable,
     Rejected,
 }
@@ -47,6 +55,7 @@ pub(super) fn sort(error: &sqlx::Error, classify: impl Fn(&dyn DatabaseError) ->
     match error {
         Error::Database(database) => match classify(database.as_ref()) {
             Class::Conflict => StoreError::Conflict(text),
+            Class::Locked => StoreError::Locked(text),
             Class::Unavailable => StoreError::Unavailable(text),
             Class::Rejected => StoreError::Rejected(text),
         },
@@ -75,9 +84,8 @@ fn describe(error: &sqlx::Error) -> String {
 }
 
 impl StoreError {
-    /// What to say when a statement took longer than `database.timeout`. A smaller batch may fit into it;
-    /// a database that has gone away shows at the next connection.
+    /// What to say when a statement took longer than `database.timeout`.
     pub(super) fn timed_out(after: std::time::Duration) -> Self {
-        Self::Rejected(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
+        Self::Unavailable(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
     }
 }

@@ -68,7 +68,7 @@ where
         self.execute(sqlx::SqlSafeStr::into_sql_str(sql)).await.map_err(|error| match error {
             // Whatever refuses so small a statement refuses every other.
             StoreError::Rejected(reason) => StoreError::Unavailable(reason),
-            StoreError::Conflict(_) | StoreError::Unavailable(_) => error,
+            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::Unavailable(_) => error,
         })
     }
 
