@@ -118,7 +118,7 @@ impl From<OpenError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match error {
-            StoreError::Unavailable(_) => Exit::Unavailable,
+            StoreError::Unavailable(_) | StoreError::TimedOut(_) => Exit::Unavailable,
             // Somebody holds the whole table, say; the next run goes on.
             StoreError::Conflict(_) | StoreError::Locked(_) => Exit::Unfinished,
             StoreError::Rejected(_) => Exit::Configuration,

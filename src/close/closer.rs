@@ -158,7 +158,7 @@ impl Closer {
                     continue;
                 }
                 StoreError::Unavailable(reason) | StoreError::Rejected(reason) => Outcome::Rejected { reason },
-                StoreError::Conflict(_) => Outcome::Rejected { reason: error.to_string() },
+                StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string() },
             };
             looked.extend(part.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }));
         }

@@ -15,7 +15,10 @@ pub enum StoreError {
     /// Somebody holds what is needed for longer than it is waited for; look again soon.
     #[error("locked by another transaction: {0}")]
     Locked(String),
-    /// The database can't be used at the moment, or did not answer in time; wait, and back off.
+    /// No answer within `database.timeout`; a smaller batch may fit into it.
+    #[error("the database took too long: {0}")]
+    TimedOut(String),
+    /// The database can't be used at the moment; wait, and back off.
     #[error("database unavailable: {0}")]
     Unavailable(String),
     /// The database refuses this statement for these orders; find the one that causes it.
@@ -43,6 +46,7 @@ pub enum OpenError {
 pub(super) enum Class {
     Conflict,
     Locked,
+    TimedOut,
     Unavailable,
     Rejected,
 }
@@ -56,6 +60,7 @@ pub(super) fn sort(error: &sqlx::Error, classify: impl Fn(&dyn DatabaseError) ->
         Error::Database(database) => match classify(database.as_ref()) {
             Class::Conflict => StoreError::Conflict(text),
             Class::Locked => StoreError::Locked(text),
+            Class::TimedOut => StoreError::TimedOut(text),
             Class::Unavailable => StoreError::Unavailable(text),
             Class::Rejected => StoreError::Rejected(text),
         },
@@ -84,8 +89,8 @@ fn describe(error: &sqlx::Error) -> String {
 }
 
 impl StoreError {
-    /// What to say when a statement took longer than `database.timeout`.
+    /// What to say when there was no answer at all within `database.timeout`.
     pub(super) fn timed_out(after: std::time::Duration) -> Self {
-        Self::Unavailable(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
+        Self::TimedOut(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
     }
 }

@@ -14,7 +14,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    Executor, MySql as Driver, MySqlPool,
+    AssertSqlSafe, Executor, MySql as Driver, MySqlPool, SqlSafeStr, SqlStr,
     error::DatabaseError,
     mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions},
 };
@@ -37,11 +37,17 @@ use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// A row's lock is waited for by the first of these, a table's by the second. A payment waits behind a
-/// transaction of ours no longer than the others say, should this process hang: MySQL can only give up idle
-/// sessions as a whole; MariaDB reads what stands in its comment.
-const LIMITS: &str = "SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1, SESSION wait_timeout = 30 \
-                      /*M!100300 , SESSION idle_transaction_timeout = 5 */";
+/// A row's lock is waited for as long as the first of these says, a table's as the second. A payment waits behind a
+/// transaction of ours no longer than the others say, should this process hang or a statement not end: MySQL
+/// can only give up idle sessions as a whole; MariaDB reads what stands in its comment.
+fn limits(timeout: Duration) -> SqlStr {
+    let statement = timeout.as_secs_f64();
+    AssertSqlSafe(format!(
+        "SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1, SESSION wait_timeout = 30 \
+         /*M!100300 , SESSION idle_transaction_timeout = 5, SESSION max_statement_time = {statement} */"
+    ))
+    .into_sql_str()
+}
 
 /// A wait for a lock ends within a second, which is the least that MySQL knows, and is to be told from a
 /// statement that takes too long.
@@ -72,10 +78,10 @@ impl MySql {
             .max_connections(super::connections(config))
             .acquire_timeout(super::acquire_timeout(config))
             .idle_timeout(POOL_IDLE)
-            .after_connect(|connection, _| {
+            .after_connect(move |connection, _| {
                 Box::pin(async move {
                     connection.execute(sqlx::raw_sql(ISOLATION)).await?;
-                    connection.execute(sqlx::raw_sql(LIMITS)).await.map(drop)
+                    connection.execute(sqlx::raw_sql(limits(timeout))).await.map(drop)
                 })
             })
             .connect_lazy_with(options(config)?);
@@ -307,12 +313,14 @@ fn classify(error: &dyn DatabaseError) -> Class {
         1213 | 1020 | 1412 | 1615 => Class::Conflict,
         // Lock wait timeout, a row that was not to be waited for.
         1205 | 3572 => Class::Locked,
+        // Limits on the time of a statement.
+        1969 | 3024 => Class::TimedOut,
         // Disk full, out of memory, too many connections, handshake and access, no such database, packets (but one that
         // is too large may be made smaller), shutdown, killed by an operator or a limit, too many prepared statements.
         1021 | 1037 | 1038 | 1040..=1045 | 1047 | 1049 | 1053 | 1077..=1080 | 1114 | 1129 | 1130 | 1152 | 1154..=1161 | 1184 | 1203 | 1226 | 1251
         | 1317 | 1461
-        // A replica, read-only or on its way to becoming one; passwords that expired; locked accounts; statement limits.
-        | 1290 | 1792 | 1820 | 1836 | 1862 | 1927 | 1969 | 2000..=2999 | 3024 | 3032 | 3100 | 3101 | 3118 | 3168 | 3169 | 3879 | 4031 | 4151
+        // A replica, read-only or on its way to becoming one; passwords that expired; locked accounts.
+        | 1290 | 1792 | 1820 | 1836 | 1862 | 1927 | 2000..=2999 | 3032 | 3100 | 3101 | 3118 | 3168 | 3169 | 3879 | 4031 | 4151
         // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
         | 1176 => Class::Unavailable,
         _ => Class::Rejected,

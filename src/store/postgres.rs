@@ -57,8 +57,9 @@ impl Postgres {
         let options: PgConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
         let zone = zone::session_zone(config).await?;
         let setup = format!(
-            // A payment waits for a lock of ours no longer than this, should this process hang.
-            "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = {}; {}",
+            // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.
+            "SET idle_in_transaction_session_timeout = '5s'; SET statement_timeout = {}; SET lock_timeout = {}; {}",
+            timeout.as_millis(),
             super::LOCK_WAIT.as_millis(),
             zone.set_sql()
         );
@@ -272,10 +273,12 @@ fn classify(error: &dyn DatabaseError) -> Class {
         "40001" | "40P01" => Class::Conflict,
         // Lock not available.
         "55P03" => Class::Locked,
+        // Cancelled, mostly by a limit on its time.
+        "57014" => Class::TimedOut,
         // A standby, or a primary that became one; limits on transactions.
         "25006" | "25P03" | "25P04" => Class::Unavailable,
-        // Connection, authorization, no such database, resources, cancelling and shutdown, internal and system errors.
-        _ if ["08", "28", "3D", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
+        // Connection, authorization, no such database, resources, shutdown, internal and system errors.
+        _ if ["08", "28", "3D", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
         _ => Class::Rejected,
     }
 }

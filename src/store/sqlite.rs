@@ -73,10 +73,8 @@ impl Sqlite {
         }
         // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
         // a close.sql statement that would leave orphans is rejected and seen.
-        // Whoever writes holds everything, and nothing is gained by giving up early; but a wait for a lock, which
-        // may come as late as the commit, is to be told from a statement that takes too long.
-        let patience = super::acquire_timeout(config).min(timeout / 2);
-        let options = options.create_if_missing(false).busy_timeout(patience).row_buffer_size(ROW_BUFFER);
+        // Whoever writes holds everything, and nothing is gained by giving up early.
+        let options = options.create_if_missing(false).busy_timeout(super::acquire_timeout(config)).row_buffer_size(ROW_BUFFER);
         let pool = |connections| {
             // There is no server that could have gone away.
             let pool = SqlitePoolOptions::new().test_before_acquire(false).max_connections(connections);

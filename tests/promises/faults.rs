@@ -53,7 +53,8 @@ async fn a_locked_table(kind: Kind) {
     drop(lock);
     shop.until_all_settled().await;
 
-    shop.orders_due_in(6..=10, 500).await;
+    shop.orders_due_in(6..=10, 1_000).await;
+    shop.write_keys(&redis, 0).await;
     let lock = lock_table(&shop).await;
     daemon.until_line("it waits", |line| line.contains("database unavailable; waiting") || line.contains("can't be closed")).await;
     drop(lock);
