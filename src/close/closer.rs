@@ -128,7 +128,7 @@ impl Closer {
     pub async fn close(&self, batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Unfinished> {
         // First in, first out: what can be closed is not kept waiting by what can't.
         let mut parts = VecDeque::from([batch]);
-        let mut again = false;
+        let (mut again, mut well) = (false, false);
         while let Some(part) = parts.pop_front() {
             let second_try = std::mem::take(&mut again);
             let error = match self.close_together(&part).await {
@@ -138,11 +138,15 @@ impl Closer {
                 }
                 Err(error) => error,
             };
-            if let Err(fault) = store::examine(self.store()).await {
+            // What a database says that was well a moment ago is about these orders.
+            if !(well && matches!(error, StoreError::Rejected(_)))
+                && let Err(fault) = store::examine(self.store()).await
+            {
                 debug!(orders = part.len(), %error, %fault, "nothing can be closed");
                 parts.push_front(part);
                 return Err(Unfinished { left: parts.into_iter().flatten().collect(), fault });
             }
+            well = true;
             debug!(orders = part.len(), %error, "a batch failed, and the database is well");
             if part.len() > 1 {
                 let (first, second) = part.split_at(part.len() / 2);

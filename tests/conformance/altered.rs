@@ -1,21 +1,26 @@
-//! Tables that are altered while orders are being closed.
+//! What a batch of orders meets at its server: a table that was altered, a packet that is too large.
 
 use std::sync::Arc;
 
 use order_closer::{
-    close::{Closer, Outcome, Pending},
+    close::{Closer, Looked, Outcome, Pending},
     order::{OrderId, Trigger},
     store::Store,
 };
 
-use super::{Database, create_orders, open, overdue, overdue_orders, plain_orders, settings, time_type};
+use super::{Database, PAST, create_orders, open, overdue, overdue_orders, plain_orders, settings, time_type};
+use crate::support::mariadb::MariaDb;
 
-/// Closes this order, which a sweep has found, as the daemon does.
-async fn closed(store: &Arc<dyn Store>, id: &str) -> Outcome {
-    let pending = Pending { id: OrderId::from_database(id), trigger: Trigger::Sweep, rejections: 0 };
+/// Closes these orders, which a sweep has found, as the daemon does.
+async fn close(store: &Arc<dyn Store>, ids: &[String]) -> Vec<Looked> {
+    let pending = |id: &String| Pending { id: OrderId::from_database(id), trigger: Trigger::Sweep, rejections: 0 };
     let mut looked = Vec::new();
-    Closer::new(Arc::clone(store)).close(vec![pending], &mut looked).await.expect("the table is there");
-    looked.remove(0).outcome
+    Closer::new(Arc::clone(store)).close(ids.iter().map(pending).collect(), &mut looked).await.expect("the database is well");
+    looked
+}
+
+async fn closed(store: &Arc<dyn Store>, id: &str) -> Outcome {
+    close(store, &[id.to_owned()]).await.remove(0).outcome
 }
 
 /// Statements name an index for the ids.
@@ -42,4 +47,18 @@ pub async fn the_ids_column_is_widened(database: Database) {
     assert!(matches!(closed(&store, "3000000000").await, Outcome::Closed(_)));
     // From now on such ids are known in keys, too.
     assert!(store.id_kind().parse(b"3000000000").is_ok());
+}
+
+/// A list of ids that the server does not take at once.
+pub async fn a_packet_that_is_too_large(_: Database) {
+    let server = MariaDb::options().argument("--max-allowed-packet=64K").start();
+    let database = Database::on_mariadb(&server).await;
+    create_orders(&database, "varchar(250)", "integer", time_type(database.kind)).await;
+    let order = |number: u32| format!("{number}{}", "x".repeat(240));
+    for number in 0..500 {
+        database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES ('{}', 0, {PAST})", order(number))).await;
+    }
+    let store = open(&settings(&database)).await;
+    let looked = close(&store, &(0..500).map(order).collect::<Vec<_>>()).await;
+    assert_eq!(looked.iter().filter(|one| matches!(one.outcome, Outcome::Closed(_))).count(), 500);
 }

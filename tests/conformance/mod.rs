@@ -145,6 +145,7 @@ mod postgres {
 mod mariadb {
     exam! { MariaDb:
         altered::the_ids_index_is_renamed,
+        altered::a_packet_that_is_too_large,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         ids::unsigned_ids,

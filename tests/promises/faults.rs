@@ -74,6 +74,34 @@ async fn a_locked_table_in_mariadb() {
     a_locked_table(Kind::MariaDb).await;
 }
 
+/// Somebody changes a stock row and does not commit: its orders wait, however long, and all others close.
+async fn a_stock_row_held_for_long(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    shop.orders_due_in(1..=20, -1_000).await;
+    let mut holder = shop.database.begin().await;
+    holder.execute("UPDATE inventory SET stock = stock WHERE sku = 3").await;
+    let daemon = listening(&hasty(&shop, &redis).set("log.level", "debug")).await;
+    wait::until_eq("the number of closed orders", 16, async || shop.closed().await).await;
+    wait::until("each was tried more often than orders are", async || daemon.logged("a batch failed") >= 5 * 4).await;
+    holder.rollback().await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    shop.assert_outcome().await;
+    assert_eq!((daemon.logged("\"ERROR\""), daemon.summary().count("rejected")), (0, 0));
+    assert_eq!(daemon.logged("nothing can be closed"), 0);
+}
+
+#[tokio::test]
+async fn a_stock_row_held_for_long_in_postgres() {
+    a_stock_row_held_for_long(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_stock_row_held_for_long_in_mariadb() {
+    a_stock_row_held_for_long(Kind::MariaDb).await;
+}
+
 /// Orders whose closure fails as if the database were broken, or as if transactions were in each other's way.
 async fn misleading_codes(kind: Kind, raise: impl Fn(&str) -> String, codes: &[&str]) {
     let redis = Redis::start();
