@@ -207,7 +207,10 @@ impl Inbox {
     /// Whether some other order is rejected too, and will be tried again.
     #[must_use]
     pub fn rejects_others(&self, id: &OrderId) -> bool {
-        self.lock().rejected.keys().any(|other| other != id)
+        let (state, now) = (self.lock(), Instant::now());
+        // One that nobody brings again is open no longer.
+        let gone = |other| matches!(state.known.get(other), Some(Stage::Resting { until: Some(until) }) if now > *until + MEMORY);
+        state.rejected.keys().any(|other| other != id && !gone(other))
     }
 
     /// Asks for a sweep.

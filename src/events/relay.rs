@@ -167,7 +167,7 @@ impl Relay {
             Ok(()) if std::mem::take(away) => info!(to = self.target.name(), "relaying again"),
             Ok(()) => {}
             Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) => {
-                debug!(to = self.target.name(), reason, "the outbox is busy; trying again")
+                debug!(to = self.target.name(), reason, "the outbox is busy; trying again");
             }
             Err(error) => {
                 if !std::mem::replace(away, true) {
