@@ -4,7 +4,7 @@
 //! rows. What to do with a row is decided elsewhere ([`crate::order::judge`]); the dialects only
 //! speak SQL. All three sit the same exam: `tests/conformance`.
 //!
-//! Failures are sorted once, in [`StoreError`], by what to do next.
+//! Failures are sorted once, in [`StoreError`], by what to do next; [`examine`] tells whose fault they are.
 
 mod catalogue;
 mod close_sql;
