@@ -124,7 +124,7 @@ impl Daemon {
         let inbox = Arc::new(Inbox::new(config.close.inbox));
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
-        let keys = KeyReader::new(&config.redis.key_prefix, store.id_kind());
+        let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
         let peers = Arc::new(Peers::new(config));
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
@@ -139,6 +139,7 @@ impl Daemon {
             later,
             closed,
             stats: Arc::clone(&stats),
+            trouble: Arc::default(),
             stop: stop.clone(),
         };
         let sweep = Sweep {

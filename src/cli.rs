@@ -131,9 +131,9 @@ impl From<OpenError> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match error {
-            StoreError::Unavailable(_) => Exit::Unavailable,
-            // Somebody holds the whole of an SQLite file, say; the next run goes on.
-            StoreError::Conflict(_) => Exit::Unfinished,
+            StoreError::Unavailable(_) | StoreError::TimedOut(_) => Exit::Unavailable,
+            // Somebody holds the whole table, say; the next run goes on.
+            StoreError::Conflict(_) | StoreError::Locked(_) => Exit::Unfinished,
             StoreError::Rejected(_) => Exit::Configuration,
         };
         Self::new(exit, error.to_string())

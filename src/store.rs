@@ -4,7 +4,7 @@
 //! rows. What to do with a row is decided elsewhere ([`crate::order::judge`]); the dialects only
 //! speak SQL. All three sit the same exam: `tests/conformance`.
 //!
-//! Failures are sorted once, in [`StoreError`], by what to do next.
+//! Failures are sorted once, in [`StoreError`], by what to do next; [`examine`] tells whose fault they are.
 
 mod catalogue;
 mod close_sql;
@@ -68,15 +68,23 @@ pub struct Page {
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync {
     /// The type of the id column.
-    fn id_kind(&self) -> &IdKind;
+    fn id_kind(&self) -> IdKind;
 
     /// The statuses of an unpaid order, as the status column prints them.
     fn unpaid(&self) -> &[String];
 
+    /// Reads the table's catalogue again, and makes the statements of transactions to come from that: an index may have
+    /// been renamed, a column widened.
+    ///
+    /// # Errors
+    /// As [`open`].
+    async fn refresh(&self) -> Result<(), OpenError>;
+
     /// Begins a transaction, READ COMMITTED where the database has a choice.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when no connection can be had.
+    /// [`StoreError::Unavailable`] when no connection can be had, [`StoreError::Locked`] when somebody holds the whole
+    /// database.
     async fn begin(&self) -> Result<Box<dyn Transaction>, StoreError>;
 
     /// Reads one page of unpaid orders that are due within a horizon. Locks nothing.
@@ -136,7 +144,7 @@ pub trait Transaction: Send {
     /// and lock the statement itself has asked for. What it leaves out is for the three steps one by one.
     ///
     /// # Errors
-    /// As the database says, sorted; [`StoreError::Conflict`] when somebody holds one of the rows.
+    /// As the database says, sorted; [`StoreError::Locked`] when somebody holds one of the rows.
     async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
 
     /// Sets these orders, which must be locked and unpaid, to the closed status. Returns how many rows
@@ -220,6 +228,19 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     transaction.record(&[]).await?;
     transaction.rollback().await;
     Ok(())
+}
+
+/// Tells whose fault it is when a closure has failed: whatever fails with no order at all, by the catalogue as it is
+/// now, is no order's fault.
+///
+/// # Errors
+/// What the database, its tables or its rights are at fault with.
+pub async fn examine(store: &dyn Store) -> Result<(), StoreError> {
+    store.refresh().await.map_err(|error| match error {
+        OpenError::Misfit(misfit) => StoreError::Rejected(misfit.to_string()),
+        OpenError::Store(error) => error,
+    })?;
+    rehearse(store).await
 }
 
 /// Refuses to close orders without recording it when that is what the configuration asks for.

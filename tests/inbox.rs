@@ -207,3 +207,30 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn an_order_that_is_rejected_is_so_since_its_first_rejection() {
+    let inbox = Inbox::new(10);
+    let soon = || Some(Instant::now());
+    for number in [1, 2] {
+        inbox.offer(&id(number), Trigger::Expired);
+    }
+    take(&inbox, 2).await;
+    assert_eq!(inbox.rejected_since(&id(1)), None);
+    inbox.finish(&id(1), Ending::Resting { rejections: 1, until: soon() });
+    let since = inbox.rejected_since(&id(1));
+    assert!(since.is_some() && !inbox.rejects_others(&id(1)) && inbox.rejects_others(&id(2)));
+    inbox.offer(&id(1), Trigger::Expired);
+    take(&inbox, 1).await;
+    assert!(inbox.rejects_others(&id(2)), "also while it is in hand");
+    inbox.finish(&id(1), Ending::Resting { rejections: 2, until: soon() });
+    assert_eq!(inbox.rejected_since(&id(1)), since);
+    // One that is given up, or closed, says nothing about others.
+    inbox.offer(&id(1), Trigger::Expired);
+    take(&inbox, 1).await;
+    inbox.finish(&id(1), Ending::Resting { rejections: 3, until: None });
+    assert!(!inbox.rejects_others(&id(2)));
+    inbox.finish(&id(2), Ending::Resting { rejections: 1, until: soon() });
+    inbox.finish(&id(2), Ending::Settled);
+    assert!(!inbox.rejects_others(&id(1)));
+}

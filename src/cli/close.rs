@@ -26,7 +26,8 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
     }
     store.close().await;
     if let Some(unfinished) = unfinished {
-        return Err(Failure::new(Exit::Unavailable, format!("{} orders were not looked at: {}", unfinished.left.len(), unfinished.reason)));
+        let Failure { exit, message } = unfinished.fault.into();
+        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", unfinished.left.len())));
     }
     let stuck = looked.iter().any(|one| matches!(one.outcome, Ended::Locked | Ended::Rejected { .. }));
     Ok(if stuck { Exit::Unfinished } else { Exit::Done })

@@ -206,12 +206,12 @@ impl Pass {
     }
 }
 
-/// Waits a few seconds for a database that went away; cron comes again.
+/// Waits a few seconds while nothing can be closed; cron comes again.
 async fn close_patiently(closer: &Closer, mut batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Failure> {
     let mut pauses = [100, 400, 1_600, 3_200].map(Duration::from_millis).into_iter();
-    while let Err(Unfinished { left, reason }) = closer.close(batch, looked).await {
+    while let Err(Unfinished { left, fault }) = closer.close(batch, looked).await {
         let Some(pause) = pauses.next() else {
-            return Err(Failure::new(Exit::Unavailable, format!("database unavailable: {reason}")));
+            return Err(fault.into());
         };
         tokio::time::sleep(pause).await;
         batch = left;

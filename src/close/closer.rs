@@ -15,7 +15,7 @@ use crate::{
         transaction::{Way, lock_judge_update},
     },
     order::{OrderId, Verdict},
-    store::{Store, StoreError},
+    store::{self, Store, StoreError},
 };
 
 /// For how long conflicts are retried before the batch is split, or its last order left for later. Less
@@ -76,9 +76,9 @@ pub enum Outcome {
     },
     /// No such order.
     NotFound,
-    /// Due, but locked or fought over: to be looked at again soon.
+    /// Due, but somebody holds its row or another that it needs: to be looked at again soon.
     Locked,
-    /// Its database rejects the closure, and it was alone in its transaction.
+    /// Its closure fails though it was alone in its transaction, and the database is well.
     Rejected {
         /// The database's reason.
         reason: String,
@@ -92,13 +92,13 @@ pub struct Closed {
     pub lateness: Duration,
 }
 
-/// What is left of a batch when the database can't be used.
+/// What is left of a batch when the database closes nothing.
 #[derive(Debug)]
 pub struct Unfinished {
     /// The orders not yet looked at.
     pub left: Vec<Pending>,
-    /// Why.
-    pub reason: String,
+    /// Why; no order is to blame.
+    pub fault: StoreError,
 }
 
 /// Closes batches of orders.
@@ -124,28 +124,47 @@ impl Closer {
     /// Looks at each order of a batch, closes those that are unpaid and due, and reports each in `looked`.
     ///
     /// # Errors
-    /// [`Unfinished`] when the database became unavailable: `looked` has what was done, the error the rest.
+    /// [`Unfinished`] when the database closes nothing at all: `looked` has what was done, the error the rest.
     pub async fn close(&self, batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Unfinished> {
         // First in, first out: what can be closed is not kept waiting by what can't.
         let mut parts = VecDeque::from([batch]);
+        let (mut again, mut well) = (false, false);
         while let Some(part) = parts.pop_front() {
-            match self.close_together(&part).await {
-                Ok(ends) => looked.extend(ends),
-                Err(StoreError::Unavailable(reason)) => {
-                    parts.push_front(part);
-                    return Err(Unfinished { left: parts.into_iter().flatten().collect(), reason });
+            let second_try = std::mem::take(&mut again);
+            let error = match self.close_together(&part).await {
+                Ok(ends) => {
+                    looked.extend(ends);
+                    continue;
                 }
-                Err(error) if part.len() > 1 => {
-                    debug!(orders = part.len(), %error, "batch failed; splitting it");
-                    let (first, second) = part.split_at(part.len() / 2);
-                    parts.extend([first.to_vec(), second.to_vec()]);
-                }
-                Err(StoreError::Conflict(_)) => looked.extend(part.into_iter().map(|pending| Looked { pending, outcome: Outcome::Locked })),
-                Err(StoreError::Rejected(reason)) => {
-                    looked
-                        .extend(part.into_iter().map(|pending| Looked { pending, outcome: Outcome::Rejected { reason: reason.clone() } }));
-                }
+                Err(error) => error,
+            };
+            // What a database says that was well a moment ago is about these orders.
+            if !(well && matches!(error, StoreError::Rejected(_)))
+                && let Err(fault) = store::examine(self.store()).await
+            {
+                debug!(orders = part.len(), %error, %fault, "nothing can be closed");
+                parts.push_front(part);
+                return Err(Unfinished { left: parts.into_iter().flatten().collect(), fault });
             }
+            well = true;
+            debug!(orders = part.len(), %error, "a batch failed, and the database is well");
+            if part.len() > 1 {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.extend([first.to_vec(), second.to_vec()]);
+                continue;
+            }
+            let outcome = match error {
+                StoreError::Locked(_) => Outcome::Locked,
+                // A connection may have been lost by chance.
+                StoreError::Unavailable(_) if !second_try => {
+                    parts.push_front(part);
+                    again = true;
+                    continue;
+                }
+                StoreError::Unavailable(reason) | StoreError::Rejected(reason) => Outcome::Rejected { reason },
+                StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string() },
+            };
+            looked.extend(part.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }));
         }
         Ok(())
     }
@@ -165,11 +184,11 @@ impl Closer {
             let ended = lock_judge_update(self.store.as_ref(), batch, way).await;
             drop(turn);
             match ended {
-                Err(StoreError::Conflict(reason)) if way == Way::Fused => {
+                Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) if way == Way::Fused => {
                     debug!(orders = batch.len(), reason, "conflict with another transaction; going step by step");
                     self.contention.over_orders.begin();
                 }
-                Err(StoreError::Conflict(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
+                Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
                     self.contention.elsewhere.begin();
                     debug!(orders = batch.len(), reason, "conflict with another transaction; retrying");
                     tokio::time::sleep(pauses.next().unwrap_or_default()).await;

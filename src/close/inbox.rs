@@ -68,7 +68,14 @@ enum Stage {
     Queued,
     InHand,
     Settled(Instant),
-    Resting { rejections: u32, until: Option<Instant> },
+    Resting { until: Option<Instant> },
+}
+
+/// An order that is rejected, and will be tried again.
+#[derive(Debug, Clone, Copy)]
+struct Rejected {
+    times: u32,
+    since: Instant,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +91,7 @@ struct State {
     /// The settled ids, oldest first.
     settled: VecDeque<(Instant, OrderId)>,
     resting: usize,
+    rejected: HashMap<OrderId, Rejected>,
     closed: bool,
 }
 
@@ -170,6 +178,7 @@ impl Inbox {
     pub fn finish(&self, id: &OrderId, ending: Ending) {
         let now = Instant::now();
         let mut state = self.lock();
+        let before = state.rejected.remove(id);
         match ending {
             Ending::Forgotten => state.forget(id),
             Ending::Settled => {
@@ -180,9 +189,28 @@ impl Inbox {
             Ending::Resting { .. } if state.resting >= RESTING_SIZE => state.forget(id),
             Ending::Resting { rejections, until } => {
                 state.resting += 1;
-                state.known.insert(id.clone(), Stage::Resting { rejections, until });
+                state.known.insert(id.clone(), Stage::Resting { until });
+                if until.is_some() {
+                    let since = before.map_or(now, |before| before.since);
+                    state.rejected.insert(id.clone(), Rejected { times: rejections, since });
+                }
             }
         }
+    }
+
+    /// Since when this order is rejected, if it was before.
+    #[must_use]
+    pub fn rejected_since(&self, id: &OrderId) -> Option<Instant> {
+        self.lock().rejected.get(id).map(|rejected| rejected.since)
+    }
+
+    /// Whether some other order is rejected too, and will be tried again.
+    #[must_use]
+    pub fn rejects_others(&self, id: &OrderId) -> bool {
+        let (state, now) = (self.lock(), Instant::now());
+        // One that nobody brings again is open no longer.
+        let gone = |other| matches!(state.known.get(other), Some(Stage::Resting { until: Some(until) }) if now > *until + MEMORY);
+        state.rejected.keys().any(|other| other != id && !gone(other))
     }
 
     /// Asks for a sweep.
@@ -211,13 +239,13 @@ impl Inbox {
     fn admit(&self, id: &OrderId, trigger: Trigger, seen: Option<Instant>) -> Offer {
         let mut state = self.lock();
         let now = Instant::now();
-        let rejections = match state.known.get(id) {
+        match state.known.get(id) {
             Some(Stage::Queued | Stage::InHand) => return Offer::Known,
             Some(Stage::Settled(at)) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
-            Some(Stage::Resting { until, .. }) if until.is_none_or(|until| until > now) => return Offer::Known,
-            Some(Stage::Resting { rejections, .. }) => *rejections,
-            Some(Stage::Settled(_)) | None => 0,
-        };
+            Some(Stage::Resting { until }) if until.is_none_or(|until| until > now) => return Offer::Known,
+            Some(Stage::Settled(_) | Stage::Resting { .. }) | None => {}
+        }
+        let rejections = state.rejected.get(id).map_or(0, |rejected| rejected.times);
         if state.closed || state.queued() >= self.capacity {
             drop(state);
             self.want_sweep();

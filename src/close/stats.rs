@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hdrhistogram::Histogram;
@@ -106,11 +106,12 @@ impl Counts {
 #[derive(Debug)]
 pub struct Stats {
     counts: Mutex<(Counts, Counts)>,
+    last_closed: Mutex<Option<Instant>>,
 }
 
 impl Default for Stats {
     fn default() -> Self {
-        Self { counts: Mutex::new((Counts::new(), Counts::new())) }
+        Self { counts: Mutex::new((Counts::new(), Counts::new())), last_closed: Mutex::default() }
     }
 }
 
@@ -118,6 +119,9 @@ impl Stats {
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
+        if looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
+            *self.last_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
     }
 
     /// Counts one notification; `order` if its key named one.
@@ -136,6 +140,11 @@ impl Stats {
     /// How many orders were closed since the start.
     pub fn closed(&self) -> u64 {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary.closed
+    }
+
+    /// When an order was closed last.
+    pub fn last_closed(&self) -> Option<Instant> {
+        *self.last_closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counts since the last call.

@@ -42,11 +42,11 @@ pub(super) enum Way {
 pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way: Way) -> Result<Vec<Judged>, StoreError> {
     // Everybody who changes several rows does so in this order.
     let triggers: BTreeMap<OrderId, Trigger> = batch.iter().map(|pending| (pending.id.clone(), pending.trigger)).collect();
+    // Somebody has the whole database, and with it each of these orders.
+    let all_locked = || Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect());
     let mut transaction = match store.begin().await {
-        Ok(transaction) => transaction,
-        // Somebody has the whole database, and with it each of these orders.
-        Err(StoreError::Conflict(_)) => return Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect()),
-        Err(error) => return Err(error),
+        Err(StoreError::Locked(_)) => return all_locked(),
+        begun => begun?,
     };
     let began = Instant::now();
     let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), &triggers, way).await {
@@ -57,7 +57,11 @@ pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way:
         }
     };
     if judged.values().any(is_close) {
-        transaction.commit().await?;
+        match transaction.commit().await {
+            // An SQLite file without WAL is written when nobody reads it.
+            Err(StoreError::Locked(_)) => return all_locked(),
+            committed => committed?,
+        }
     } else {
         transaction.rollback().await;
     }

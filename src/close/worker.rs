@@ -8,17 +8,18 @@ use std::{
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, warn};
 
 use crate::{
     close::{
         closer::{Closer, Looked, Outcome, Unfinished},
         inbox::{Ending, Inbox, Pending},
         stats::{Stats, millis},
+        trouble::Trouble,
     },
     config::Retry,
     order::{OrderId, Trigger},
-    store::DeadOrder,
+    store::{DeadOrder, StoreError},
 };
 
 /// How soon a locked order is looked at again: well within the second that is promised.
@@ -55,6 +56,8 @@ pub struct Worker {
     pub closed: watch::Sender<()>,
     /// What has been done.
     pub stats: Arc<Stats>,
+    /// What keeps all workers from closing anything.
+    pub trouble: Arc<Trouble>,
     /// Ends the wait for an unavailable database.
     pub stop: CancellationToken,
 }
@@ -67,7 +70,7 @@ impl Worker {
         }
     }
 
-    /// Closes a batch, waiting while the database is away.
+    /// Closes a batch, waiting while nothing can be closed.
     async fn close(&self, mut batch: Vec<Pending>) {
         let started = Instant::now();
         let mut looked = Vec::with_capacity(batch.len());
@@ -78,10 +81,8 @@ impl Worker {
             .with_jitter()
             .build();
         let mut away = false;
-        while let Err(Unfinished { left, reason }) = self.closer.close(batch, &mut looked).await {
-            if !away {
-                warn!(orders = left.len(), reason, "database unavailable; waiting for it");
-            }
+        while let Err(Unfinished { left, fault }) = self.closer.close(batch, &mut looked).await {
+            self.trouble.begin(left.len(), &fault);
             away = true;
             batch = left;
             let pause = pauses.next().unwrap_or_default();
@@ -96,11 +97,12 @@ impl Worker {
                 }
             }
         }
-        if away && !self.stop.is_cancelled() {
-            info!("database available again");
+        if (away && !self.stop.is_cancelled()) || looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
+            self.trouble.end();
         }
         self.report(&looked, started.elapsed());
-        let given_up: Vec<DeadOrder> = looked.into_iter().filter_map(|one| self.settle(one)).collect();
+        let rejected = looked.iter().filter(|one| matches!(one.outcome, Outcome::Rejected { .. })).count();
+        let given_up: Vec<DeadOrder> = looked.into_iter().filter_map(|one| self.settle(one, started, rejected == 1)).collect();
         if !given_up.is_empty() {
             self.bury(&given_up).await;
         }
@@ -117,17 +119,22 @@ impl Worker {
         }
     }
 
-    /// Says to the inbox, and to whoever carries the order on, how the look at it ended. Returns an order that is
-    /// to be given up, and stays in hand until then.
-    fn settle(&self, Looked { pending, outcome }: Looked) -> Option<DeadOrder> {
+    /// Says to the inbox, and to whoever carries the order on, how the look at it ended, which `started` then; `alone`
+    /// if no other of its batch was rejected. Returns an order that is to be given up, and stays in hand until then.
+    fn settle(&self, Looked { pending, outcome }: Looked, started: Instant, alone: bool) -> Option<DeadOrder> {
         let Pending { id, trigger, rejections } = pending;
         let ending = match outcome {
             Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound => Ending::Settled,
             Outcome::NotDue { .. } | Outcome::Locked => Ending::Forgotten,
             Outcome::Rejected { ref reason } => {
                 let attempts = rejections + 1;
-                let Some(pause) = self.retry.pause_after(attempts) else {
-                    return Some(DeadOrder { id, attempts, error: reason.clone() });
+                let pause = match self.retry.pause_after(attempts) {
+                    Some(pause) => pause,
+                    None if self.is_to_blame(&id, started, alone) => return Some(DeadOrder { id, attempts, error: reason.clone() }),
+                    None => {
+                        self.trouble.begin(1, &StoreError::Rejected(reason.clone()));
+                        self.retry.max.get()
+                    }
                 };
                 warn!(order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
                 Ending::Resting { rejections: attempts, until: Instant::now().checked_add(pause) }
@@ -146,18 +153,27 @@ impl Worker {
         None
     }
 
+    /// Whether a rejection is the order's own fault: another was closed since, or no other is rejected.
+    fn is_to_blame(&self, id: &OrderId, started: Instant, alone: bool) -> bool {
+        let since = self.inbox.rejected_since(id).unwrap_or(started);
+        self.stats.last_closed().is_some_and(|closed| closed >= since) || (alone && !self.inbox.rejects_others(id))
+    }
+
     /// Gives orders up: as dead letters, where there are tables for them, or else until a restart.
     async fn bury(&self, orders: &[DeadOrder]) {
         let outbox = self.closer.store().outbox();
-        let buried = outbox.is_ready() && {
-            let buried = outbox.bury(orders).await;
-            if let Err(error) = &buried {
-                warn!(orders = orders.len(), %error, "dead letters could not be written");
+        if outbox.is_ready()
+            && let Err(error) = outbox.bury(orders).await
+        {
+            warn!(orders = orders.len(), %error, "dead letters could not be written; trying these orders again");
+            let until = Instant::now().checked_add(self.retry.max.get());
+            for DeadOrder { id, attempts, .. } in orders {
+                self.inbox.finish(id, Ending::Resting { rejections: *attempts, until });
             }
-            buried.is_ok()
-        };
+            return;
+        }
         for DeadOrder { id, attempts, error: reason } in orders {
-            if buried {
+            if outbox.is_ready() {
                 error!(
                     order = %id, attempts, reason,
                     "order can't be closed, and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"

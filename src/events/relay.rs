@@ -219,7 +219,9 @@ impl Relay {
         match worked {
             Ok(()) if std::mem::take(away) => info!(to = self.target.name(), "relaying again"),
             Ok(()) => {}
-            Err(StoreError::Conflict(reason)) => debug!(to = self.target.name(), reason, "the outbox is busy; trying again"),
+            Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) => {
+                debug!(to = self.target.name(), reason, "the outbox is busy; trying again");
+            }
             Err(error) => {
                 if !std::mem::replace(away, true) {
                     warn!(to = self.target.name(), %error, "the outbox can't be used; trying again");

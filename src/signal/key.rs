@@ -1,6 +1,11 @@
 //! From an expired key to an order's id.
 
-use crate::order::{IdKind, NotAnId, OrderId};
+use std::sync::Arc;
+
+use crate::{
+    order::{NotAnId, OrderId},
+    store::Store,
+};
 
 /// Why an expired key names no order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -17,14 +22,14 @@ pub enum NotAnOrder {
 #[derive(Debug, Clone)]
 pub struct KeyReader {
     prefix: String,
-    kind: IdKind,
+    store: Arc<dyn Store>,
 }
 
 impl KeyReader {
-    /// A reader of keys that begin with `prefix`.
+    /// A reader of keys that begin with `prefix`, of orders in `store`.
     #[must_use]
-    pub fn new(prefix: &str, kind: &IdKind) -> Self {
-        Self { prefix: prefix.to_owned(), kind: kind.clone() }
+    pub fn new(prefix: &str, store: Arc<dyn Store>) -> Self {
+        Self { prefix: prefix.to_owned(), store }
     }
 
     /// The id in a key.
@@ -33,7 +38,7 @@ impl KeyReader {
     /// Says why the key names no order.
     pub fn read(&self, key: &[u8]) -> Result<OrderId, NotAnOrder> {
         let id = key.strip_prefix(self.prefix.as_bytes()).ok_or(NotAnOrder::ForeignPrefix)?;
-        self.kind.parse(id).map_err(NotAnOrder::NotAnId)
+        self.store.id_kind().parse(id).map_err(NotAnOrder::NotAnId)
     }
 
     /// The key of an order.

@@ -1,4 +1,8 @@
 //! Failures, sorted once by what to do next. Nobody else reads an SQLSTATE.
+//!
+//! What an error says does not tell whose fault it is: a trigger may raise for one order what a broken disk
+//! says, and a table that is gone is refused as one order's wrong value is. [`super::examine`] tells: what
+//! fails with no order at all is no order's fault.
 
 use sqlx::error::DatabaseError;
 
@@ -8,6 +12,12 @@ pub enum StoreError {
     /// Two transactions got in each other's way; retry at once.
     #[error("conflict with another transaction: {0}")]
     Conflict(String),
+    /// Somebody holds what is needed for longer than it is waited for; look again soon.
+    #[error("locked by another transaction: {0}")]
+    Locked(String),
+    /// No answer within `database.timeout`; a smaller batch may fit into it.
+    #[error("the database took too long: {0}")]
+    TimedOut(String),
     /// The database can't be used at the moment; wait, and back off.
     #[error("database unavailable: {0}")]
     Unavailable(String),
@@ -35,6 +45,8 @@ pub enum OpenError {
 /// The class of a database's own error; each dialect reads its own codes.
 pub(super) enum Class {
     Conflict,
+    Locked,
+    TimedOut,
     Unavailable,
     Rejected,
 }
@@ -47,6 +59,8 @@ pub(super) fn sort(error: &sqlx::Error, classify: impl Fn(&dyn DatabaseError) ->
     match error {
         Error::Database(database) => match classify(database.as_ref()) {
             Class::Conflict => StoreError::Conflict(text),
+            Class::Locked => StoreError::Locked(text),
+            Class::TimedOut => StoreError::TimedOut(text),
             Class::Unavailable => StoreError::Unavailable(text),
             Class::Rejected => StoreError::Rejected(text),
         },
@@ -75,9 +89,8 @@ fn describe(error: &sqlx::Error) -> String {
 }
 
 impl StoreError {
-    /// What to say when a statement took longer than `database.timeout`. A smaller batch may fit into it;
-    /// a database that has gone away shows at the next connection.
+    /// What to say when there was no answer at all within `database.timeout`.
     pub(super) fn timed_out(after: std::time::Duration) -> Self {
-        Self::Rejected(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
+        Self::TimedOut(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
     }
 }

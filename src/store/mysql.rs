@@ -14,10 +14,11 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    Executor, MySql as Driver, MySqlPool,
+    AssertSqlSafe, Executor, MySql as Driver, MySqlPool, SqlSafeStr, SqlStr,
     error::DatabaseError,
     mysql::{MySqlArguments, MySqlConnectOptions, MySqlDatabaseError, MySqlPoolOptions},
 };
+use tokio::sync::watch;
 
 use crate::{
     config::{Config, TimeZone},
@@ -36,10 +37,21 @@ use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// A payment waits behind a transaction of ours no longer than this, should this process hang. MySQL can only
-/// give up idle sessions as a whole; MariaDB reads what stands in its comment.
-const IDLE_LIMIT: &str =
-    "SET SESSION innodb_lock_wait_timeout = 1, SESSION wait_timeout = 30 /*M!100300 , SESSION idle_transaction_timeout = 5 */";
+/// A row's lock is waited for as long as the first of these says, a table's as the second. A payment waits behind a
+/// transaction of ours no longer than the others say, should this process hang or a statement not end: MySQL
+/// can only give up idle sessions as a whole; MariaDB reads what stands in its comment.
+fn limits(timeout: Duration) -> SqlStr {
+    let statement = timeout.as_secs_f64();
+    AssertSqlSafe(format!(
+        "SET SESSION innodb_lock_wait_timeout = 1, SESSION lock_wait_timeout = 1, SESSION wait_timeout = 30 \
+         /*M!100300 , SESSION idle_transaction_timeout = 5, SESSION max_statement_time = {statement} */"
+    ))
+    .into_sql_str()
+}
+
+/// A wait for a lock ends within a second, which is the least that MySQL knows, and is to be told from a
+/// statement that takes too long.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connections are given up well before the server does so.
 const POOL_IDLE: Duration = Duration::from_secs(10);
@@ -51,32 +63,40 @@ const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 #[derive(Debug)]
 pub(super) struct MySql {
     pool: MySqlPool,
-    schema: Arc<Schema>,
+    /// As the table was when it was last looked at; what has begun goes on with what it began with.
+    schema: watch::Sender<Arc<Schema>>,
+    unpaid: Vec<String>,
+    config: Config,
     timeout: Duration,
     outbox: Outbox,
 }
 
 impl MySql {
     pub(super) async fn open(config: &Config) -> Result<Self, OpenError> {
-        let timeout = config.database.timeout.get();
+        let timeout = config.database.timeout.get().max(SHORTEST_TIMEOUT);
         let pool = MySqlPoolOptions::new()
             .max_connections(super::connections(config))
             .acquire_timeout(super::acquire_timeout(config))
             .idle_timeout(POOL_IDLE)
-            .after_connect(|connection, _| {
+            .after_connect(move |connection, _| {
                 Box::pin(async move {
                     connection.execute(sqlx::raw_sql(ISOLATION)).await?;
-                    connection.execute(sqlx::raw_sql(IDLE_LIMIT)).await.map(drop)
+                    connection.execute(sqlx::raw_sql(limits(timeout))).await.map(drop)
                 })
             })
             .connect_lazy_with(options(config)?);
         // The zone is set while connecting, and only the driver's own error still has its number.
         drop(acquire(&pool, timeout).await.map_err(|error| refused(config, error))?);
         let mut session = Session::take(&pool, timeout, sorted).await?;
-        let schema = Arc::new(Schema::read(&mut session, config).await?);
+        let schema = Arc::new(Schema::read(&mut session, config, None).await?);
         drop(session);
         let outbox = Outbox::new(Connections { pool: pool.clone(), timeout }, &schema.own);
-        Ok(Self { pool, schema, timeout, outbox })
+        let (unpaid, config) = (schema.unpaid.clone(), config.clone());
+        Ok(Self { pool, schema: watch::Sender::new(schema), unpaid, config, timeout, outbox })
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema.borrow())
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -128,28 +148,35 @@ fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
 
 #[async_trait]
 impl Store for MySql {
-    fn id_kind(&self) -> &IdKind {
-        &self.schema.id_kind
+    fn id_kind(&self) -> IdKind {
+        self.schema().id_kind.clone()
     }
 
     fn unpaid(&self) -> &[String] {
-        &self.schema.unpaid
+        &self.unpaid
+    }
+
+    async fn refresh(&self) -> Result<(), OpenError> {
+        let mut session = self.session().await?;
+        let schema = Schema::read(&mut session, &self.config, Some(&self.schema().own)).await?;
+        self.schema.send_replace(Arc::new(schema));
+        Ok(())
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let mut session = self.session().await?;
         session.begin("START TRANSACTION").await?;
-        Ok(Box::new(Open { session, schema: Arc::clone(&self.schema) }))
+        Ok(Box::new(Open { session, schema: self.schema() }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         let mut session = self.session().await?;
-        let ahead = horizon_micros(query.ahead);
-        let mut paging = Paging::new(query, self.schema.due.len());
+        let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
+        let mut paging = Paging::new(query, schema.due.len());
         while let Some(read) = paging.next_read() {
-            let statement = &self.schema.due[read.status];
+            let statement = &schema.due[read.status];
             let sql = if read.after.is_some() { &statement.next } else { &statement.first };
-            let arguments = self.schema.due_arguments(ahead, &read).map_err(sorted)?;
+            let arguments = schema.due_arguments(ahead, &read).map_err(sorted)?;
             let select = sqlx::query_as_with::<_, (String, Option<String>, Option<i64>, i64, String), _>(sql.clone(), arguments);
             let rows = session.run(|connection| select.fetch_all(connection)).await?;
             paging.add(rows.into_iter().map(|(id, status, deadline, now, text)| (row((id, status, deadline, now), false), text)).collect());
@@ -159,7 +186,8 @@ impl Store for MySql {
 
     async fn count_overdue(&self) -> Result<u64> {
         let mut session = self.session().await?;
-        let select = sqlx::query_scalar_with::<_, i64, _>(self.schema.count_overdue.clone(), self.schema.horizon(0).map_err(sorted)?);
+        let schema = self.schema();
+        let select = sqlx::query_scalar_with::<_, i64, _>(schema.count_overdue.clone(), schema.horizon(0).map_err(sorted)?);
         let count = session.run(|connection| select.fetch_one(connection)).await?;
         Ok(count.unsigned_abs())
     }
@@ -169,11 +197,11 @@ impl Store for MySql {
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {
-        self.schema.catalogue(&mut self.session().await?).await
+        self.schema().catalogue(&mut self.session().await?).await
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        rows(&mut self.session().await?, &self.schema.peek, ids, false).await
+        rows(&mut self.session().await?, &self.schema().peek, ids, false).await
     }
 
     fn outbox(&self) -> &Outbox {
@@ -291,13 +319,18 @@ fn sorted(error: sqlx::Error) -> StoreError {
 /// <https://mariadb.com/kb/en/mariadb-error-code-reference/>.
 fn classify(error: &dyn DatabaseError) -> Class {
     match error.try_downcast_ref::<MySqlDatabaseError>().map_or(0, MySqlDatabaseError::number) {
-        // Lock wait timeout, deadlock, a row that was not to be waited for; a table changed under its statement.
-        1205 | 1213 | 3572 | 1020 | 1412 => Class::Conflict,
-        // Disk full, out of memory, too many connections, handshake and access, no such database, packets,
-        // shutdown, killed by an operator or a limit.
-        1021 | 1037 | 1038 | 1040..=1045 | 1047 | 1049 | 1053 | 1077..=1080 | 1114 | 1129 | 1130 | 1152..=1161 | 1184 | 1203 | 1226 | 1251 | 1317
-        // A replica, read-only or on its way to becoming one; passwords that expired; locked accounts; statement limits.
-        | 1290 | 1792 | 1820 | 1836 | 1862 | 1927 | 1969 | 2000..=2999 | 3024 | 3032 | 3100 | 3101 | 3118 | 3168 | 3169 | 3879 | 4031 | 4151
+        // Deadlock, a row or a table changed under its statement, a statement that is to be prepared again.
+        1213 | 1020 | 1412 | 1615 => Class::Conflict,
+        // Lock wait timeout, a row that was not to be waited for.
+        1205 | 3572 => Class::Locked,
+        // Limits on the time of a statement.
+        1969 | 3024 => Class::TimedOut,
+        // Disk full, out of memory, too many connections, handshake and access, no such database, packets (but one that
+        // is too large may be made smaller), shutdown, killed by an operator or a limit, too many prepared statements.
+        1021 | 1037 | 1038 | 1040..=1045 | 1047 | 1049 | 1053 | 1077..=1080 | 1114 | 1129 | 1130 | 1152 | 1154..=1161 | 1184 | 1203 | 1226 | 1251
+        | 1317 | 1461
+        // A replica, read-only or on its way to becoming one; passwords that expired; locked accounts.
+        | 1290 | 1792 | 1820 | 1836 | 1862 | 1927 | 2000..=2999 | 3032 | 3100 | 3101 | 3118 | 3168 | 3169 | 3879 | 4031 | 4151
         // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
         | 1176 => Class::Unavailable,
         _ => Class::Rejected,

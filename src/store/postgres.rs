@@ -14,6 +14,7 @@ use sqlx::{
     error::DatabaseError,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::{
@@ -43,7 +44,11 @@ type Result<T, E = StoreError> = std::result::Result<T, E>;
 #[derive(Debug)]
 pub(super) struct Postgres {
     pool: PgPool,
-    schema: Arc<Schema>,
+    /// As the table was when it was last looked at; what has begun goes on with what it began with.
+    schema: watch::Sender<Arc<Schema>>,
+    unpaid: Vec<String>,
+    config: Config,
+    zone: SessionZone,
     timeout: Duration,
     outbox: Outbox,
 }
@@ -54,8 +59,9 @@ impl Postgres {
         let options: PgConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
         let zone = zone::session_zone(config).await?;
         let setup = format!(
-            // A payment waits for a lock of ours no longer than this, should this process hang.
-            "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = {}; {}",
+            // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.
+            "SET idle_in_transaction_session_timeout = '5s'; SET statement_timeout = {}; SET lock_timeout = {}; {}",
+            timeout.as_millis(),
             super::LOCK_WAIT.as_millis(),
             zone.set_sql()
         );
@@ -68,7 +74,7 @@ impl Postgres {
             })
             .connect_lazy_with(options.application_name("order-closer"));
         let mut session = Session::take(&pool, timeout, sorted).await?;
-        let schema = Schema::read(&mut session, config, &zone).await?;
+        let schema = Schema::read(&mut session, config, &zone, None).await?;
         drop(session);
         if let SessionZone::Unknown(reason) = &zone {
             warn!(
@@ -77,7 +83,12 @@ impl Postgres {
             );
         }
         let outbox = Outbox::new(Connections { pool: pool.clone(), timeout }, &schema.own);
-        Ok(Self { pool, schema: Arc::new(schema), timeout, outbox })
+        let (unpaid, config) = (schema.unpaid.clone(), config.clone());
+        Ok(Self { pool, schema: watch::Sender::new(Arc::new(schema)), unpaid, config, zone, timeout, outbox })
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema.borrow())
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -104,27 +115,35 @@ fn texts(ids: &[OrderId]) -> Vec<&str> {
 
 #[async_trait]
 impl Store for Postgres {
-    fn id_kind(&self) -> &IdKind {
-        &self.schema.id_kind
+    fn id_kind(&self) -> IdKind {
+        self.schema().id_kind.clone()
     }
 
     fn unpaid(&self) -> &[String] {
-        &self.schema.unpaid
+        &self.unpaid
+    }
+
+    async fn refresh(&self) -> Result<(), OpenError> {
+        let mut session = self.session().await?;
+        let schema = Schema::read(&mut session, &self.config, &self.zone, Some(&self.schema().own)).await?;
+        self.schema.send_replace(Arc::new(schema));
+        Ok(())
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let mut session = self.session().await?;
-        let impatient = self.schema.close_due.is_some();
+        let schema = self.schema();
+        let impatient = schema.close_due.is_some();
         session.begin(if impatient { BEGIN_IMPATIENT } else { BEGIN }).await?;
-        Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), impatient }))
+        Ok(Box::new(Open { session, schema, impatient }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         let mut session = self.session().await?;
-        let ahead = horizon_micros(query.ahead);
-        let mut paging = Paging::new(query, self.schema.due.len());
+        let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
+        let mut paging = Paging::new(query, schema.due.len());
         while let Some(read) = paging.next_read() {
-            let statement = &self.schema.due[read.status];
+            let statement = &schema.due[read.status];
             let sql = if read.after.is_some() { &statement.next } else { &statement.first };
             let mut select =
                 sqlx::query_as::<_, (String, Option<String>, Option<i64>, i64, String)>(sql.clone()).bind(ahead).bind(read.limit);
@@ -139,7 +158,7 @@ impl Store for Postgres {
 
     async fn count_overdue(&self) -> Result<u64> {
         let mut session = self.session().await?;
-        let select = sqlx::query_scalar::<_, i64>(self.schema.count_overdue.clone()).bind(0_i64);
+        let select = sqlx::query_scalar::<_, i64>(self.schema().count_overdue.clone()).bind(0_i64);
         let count = session.run(|connection| select.fetch_one(connection)).await?;
         Ok(count.unsigned_abs())
     }
@@ -149,11 +168,11 @@ impl Store for Postgres {
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {
-        self.schema.catalogue(&mut self.session().await?).await
+        self.schema().catalogue(&mut self.session().await?).await
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        rows(&mut self.session().await?, self.schema.peek.clone(), ids, false).await
+        rows(&mut self.session().await?, self.schema().peek.clone(), ids, false).await
     }
 
     fn outbox(&self) -> &Outbox {
@@ -258,10 +277,14 @@ fn sorted(error: sqlx::Error) -> StoreError {
 fn classify(error: &dyn DatabaseError) -> Class {
     let code = error.code().unwrap_or_default();
     match code.as_ref() {
-        // Serialization failure, deadlock, lock not available.
-        "40001" | "40P01" | "55P03" => Class::Conflict,
-        // A standby, or a primary that became one.
-        "25006" => Class::Unavailable,
+        // Serialization failure, deadlock.
+        "40001" | "40P01" => Class::Conflict,
+        // Lock not available.
+        "55P03" => Class::Locked,
+        // Cancelled, mostly by a limit on its time.
+        "57014" => Class::TimedOut,
+        // A standby, or a primary that became one; limits on transactions.
+        "25006" | "25P03" | "25P04" => Class::Unavailable,
         // Connection, authorization, no such database, resources, shutdown, internal and system errors.
         _ if ["08", "28", "3D", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
         _ => Class::Rejected,

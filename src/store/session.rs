@@ -7,6 +7,9 @@ use sqlx::{Connection, Database, Executor, Pool, SqlStr, pool::PoolConnection};
 
 use crate::store::StoreError;
 
+/// How much longer than its limit a statement is waited for: a server that ends it by itself keeps no lock of it.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// A connection taken from the pool.
 pub(super) struct Session<DB: Database> {
     connection: PoolConnection<DB>,
@@ -50,7 +53,7 @@ where
         F: Future<Output = Result<T, sqlx::Error>> + 'c,
     {
         self.busy = true;
-        let answer = tokio::time::timeout(self.timeout, work(&mut self.connection)).await;
+        let answer = tokio::time::timeout(self.timeout + GRACE, work(&mut self.connection)).await;
         let Ok(result) = answer else {
             return Err(StoreError::timed_out(self.timeout));
         };
@@ -68,7 +71,7 @@ where
         self.execute(sqlx::SqlSafeStr::into_sql_str(sql)).await.map_err(|error| match error {
             // Whatever refuses so small a statement refuses every other.
             StoreError::Rejected(reason) => StoreError::Unavailable(reason),
-            StoreError::Conflict(_) | StoreError::Unavailable(_) => error,
+            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => error,
         })
     }
 

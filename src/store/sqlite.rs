@@ -14,7 +14,7 @@ use sqlx::{
     error::DatabaseError,
     sqlite::{SqliteConnectOptions, SqlitePoolOptions},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     config::Config,
@@ -45,7 +45,10 @@ pub(super) struct Sqlite {
     writer: SqlitePool,
     /// Who may wait for that connection as long as it takes.
     writing: Arc<Semaphore>,
-    schema: Arc<Schema>,
+    /// As the table was when it was last looked at; what has begun goes on with what it began with.
+    schema: watch::Sender<Arc<Schema>>,
+    unpaid: Vec<String>,
+    config: Config,
     timeout: Duration,
     outbox: Outbox,
 }
@@ -80,12 +83,17 @@ impl Sqlite {
         };
         let (readers, writer) = (pool(super::connections(config)), pool(1));
         let mut session = Session::take(&readers, timeout, sorted).await?;
-        let schema = Arc::new(Schema::read(&mut session, config).await?);
+        let schema = Arc::new(Schema::read(&mut session, config, None).await?);
         drop(session);
         let writing = Arc::new(Semaphore::new(1));
         let connections = Connections { readers: readers.clone(), writer: writer.clone(), writing: Arc::clone(&writing), timeout };
         let outbox = Outbox::new(connections, &schema.own);
-        Ok(Self { readers, writer, writing, schema, timeout, outbox })
+        let (unpaid, config) = (schema.unpaid.clone(), config.clone());
+        Ok(Self { readers, writer, writing, schema: watch::Sender::new(schema), unpaid, config, timeout, outbox })
+    }
+
+    fn schema(&self) -> Arc<Schema> {
+        Arc::clone(&self.schema.borrow())
     }
 
     async fn session(&self) -> Result<Session<Driver>> {
@@ -102,27 +110,34 @@ fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
 
 #[async_trait]
 impl Store for Sqlite {
-    fn id_kind(&self) -> &IdKind {
-        &self.schema.id_kind
+    fn id_kind(&self) -> IdKind {
+        self.schema().id_kind.clone()
     }
 
     fn unpaid(&self) -> &[String] {
-        &self.schema.unpaid
+        &self.unpaid
+    }
+
+    async fn refresh(&self) -> Result<(), OpenError> {
+        let mut session = self.session().await?;
+        let schema = Schema::read(&mut session, &self.config, Some(&self.schema().own)).await?;
+        self.schema.send_replace(Arc::new(schema));
+        Ok(())
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
         let writing = turn_to_write(&self.writing).await?;
         let mut session = Session::take(&self.writer, self.timeout, sorted).await?;
         session.begin("BEGIN IMMEDIATE").await?;
-        Ok(Box::new(Open { session, schema: Arc::clone(&self.schema), _writing: writing }))
+        Ok(Box::new(Open { session, schema: self.schema(), _writing: writing }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         let mut session = self.session().await?;
-        let ahead = horizon_micros(query.ahead);
-        let mut paging = Paging::new(query, self.schema.due.len());
+        let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
+        let mut paging = Paging::new(query, schema.due.len());
         while let Some(read) = paging.next_read() {
-            let statement = &self.schema.due[read.status];
+            let statement = &schema.due[read.status];
             let sql = if read.after.is_some() { &statement.next } else { &statement.first };
             let mut select =
                 sqlx::query_as::<_, (String, Option<String>, Option<i64>, i64, String)>(sql.clone()).bind(ahead).bind(read.limit);
@@ -138,7 +153,7 @@ impl Store for Sqlite {
     async fn count_overdue(&self) -> Result<u64> {
         let mut session = self.session().await?;
         let mut count = 0;
-        for sql in &self.schema.count_overdue {
+        for sql in &self.schema().count_overdue {
             let select = sqlx::query_scalar::<_, i64>(sql.clone()).bind(0_i64);
             count += session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
         }
@@ -150,11 +165,11 @@ impl Store for Sqlite {
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {
-        self.schema.catalogue(&mut self.session().await?).await
+        self.schema().catalogue(&mut self.session().await?).await
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        rows(&mut self.session().await?, &self.schema, ids, false).await
+        rows(&mut self.session().await?, &self.schema(), ids, false).await
     }
 
     fn outbox(&self) -> &Outbox {
@@ -254,8 +269,10 @@ fn sorted(error: sqlx::Error) -> StoreError {
 fn classify(error: &dyn DatabaseError) -> Class {
     let code: u32 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
     match code & 0xff {
-        // Busy, locked, a schema that changed under the statement.
-        5 | 6 | 17 => Class::Conflict,
+        // A schema that changed under the statement.
+        17 => Class::Conflict,
+        // Busy, locked.
+        5 | 6 => Class::Locked,
         // Permission, memory, read-only, interrupted, I/O, corrupt, full, can't open, lock protocol, no database.
         3 | 7 | 8 | 9 | 10 | 11 | 13 | 14 | 15 | 22 | 23 | 26 => Class::Unavailable,
         _ => Class::Rejected,

@@ -56,7 +56,7 @@ pub async fn gives_up_at_a_locked_row(database: Database) {
     payment.execute("UPDATE orders SET status = 1 WHERE order_no = 2").await;
     let mut transaction = begin(&*store).await;
     let closed = transaction.close_due(&ids(&*store, &["1", "2", "3"])).await;
-    assert!(matches!(closed, Err(StoreError::Conflict(_))), "{closed:?}");
+    assert!(matches!(closed, Err(StoreError::Locked(_))), "{closed:?}");
     transaction.rollback().await;
     payment.commit().await;
     assert_eq!(closed_at_once(&*store, &["1", "2", "3"]).await, ["1", "3"]);

@@ -3,6 +3,7 @@
 //! A case reads once, as a function of an empty database of any kind, and runs against each:
 //! `conformance::postgres::integer_ids`, `conformance::mariadb::integer_ids`, ... A new backend is done when it passes.
 
+mod altered;
 mod at_once;
 mod closing;
 mod deadlines;
@@ -91,7 +92,7 @@ macro_rules! exam {
             transactions::a_constraint_rejects,
             transactions::a_dropped_transaction_leaves_nothing,
             transactions::a_rolled_back_transaction_leaves_nothing,
-            transactions::waiting_for_a_lock_ends_as_a_conflict,
+            transactions::waiting_for_a_lock_ends,
             transactions::a_rehearsal_leaves_nothing,
             transactions::a_rehearsal_finds_wrong_sql,
             migrations::tables_are_created_once,
@@ -130,6 +131,7 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        altered::the_ids_column_is_widened,
         at_once::closes_only_what_is_unpaid_and_due,
         at_once::closes_none_if_ids_may_repeat,
         at_once::closes_none_if_the_deadline_is_set,
@@ -169,6 +171,8 @@ mod mariadb {
         migrations::a_migration_is_taken_up_where_it_was_cut_off,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
+        altered::the_ids_index_is_renamed,
+        altered::a_packet_that_is_too_large,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         ids::unsigned_ids,

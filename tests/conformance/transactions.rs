@@ -223,7 +223,7 @@ pub async fn two_closers_share_a_batch(database: Database) {
 }
 
 /// Whatever keeps us waiting ends in time, and as something to be retried.
-pub async fn waiting_for_a_lock_ends_as_a_conflict(database: Database) {
+pub async fn waiting_for_a_lock_ends(database: Database) {
     plain_orders(&database).await;
     overdue_orders(&database, [1]).await;
     database.execute("CREATE TABLE stock (sku integer PRIMARY KEY, n integer); INSERT INTO stock VALUES (1, 0)").await;
@@ -239,7 +239,7 @@ pub async fn waiting_for_a_lock_ends_as_a_conflict(database: Database) {
         closed.map(|changed| (rows, changed))
     }
     .await;
-    assert!(matches!(outcome, Err(StoreError::Conflict(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(StoreError::Locked(_))), "{outcome:?}");
     other.commit().await;
     assert_eq!(close(&*store, &["1"]).await, 1);
     assert_eq!(database.number("SELECT n FROM stock").await, 11);

@@ -13,6 +13,8 @@ mod dead_letters;
 mod ends;
 /// Notifications that get lost, come twice, or are forged.
 mod events;
+/// Whose fault a failure is: the order's, or the database's.
+mod faults;
 /// Rows that a payment in progress has locked.
 mod locks;
 /// Several instances that share the work.

@@ -62,7 +62,12 @@ pub(super) async fn examine(config: &Config) -> Examination {
             reason,
             "grant SELECT and UPDATE on the tables named in orders and close.sql, or mend orders.set, orders.filter and close.sql",
         )),
-        Err(error @ (StoreError::Conflict(_) | StoreError::Unavailable(_))) => examination.unavailable(Finding::fail(
+        Err(error @ (StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_))) => examination.unavailable(Finding::fail(
+            CLOSING,
+            error.to_string(),
+            "no order closes until the lock is released: end the transaction that holds it",
+        )),
+        Err(error @ StoreError::Unavailable(_)) => examination.unavailable(Finding::fail(
             CLOSING,
             error.to_string(),
             "no order closes until the database takes changes: let database.url lead to one that does, no replica",

@@ -71,7 +71,8 @@ fn parameters(condition: &str) -> usize {
 }
 
 impl Schema {
-    pub(super) async fn read(session: &mut Session<Driver>, config: &Config) -> Result<Self, OpenError> {
+    /// `own` are our own tables, if they were found before.
+    pub(super) async fn read(session: &mut Session<Driver>, config: &Config, own: Option<&OwnTables>) -> Result<Self, OpenError> {
         let server = Server::read(session).await?;
         let table = table(session, config).await?;
         let columns = columns(session, &table).await?;
@@ -88,7 +89,10 @@ impl Schema {
             find("orders.set", column.as_str())?;
         }
         let carried = included(config, find)?;
-        let own = OwnTables::find(session, words(&table.schema, &table.name)).await?;
+        let own = match own {
+            Some(own) => own.clone(),
+            None => OwnTables::find(session, words(&table.schema, &table.name)).await?,
+        };
         let names = Names::new(config, '`');
         let (status_kind, status_text) = status_column(status, &names.status)?;
         let literals = StatusLiterals::new(config, &status_kind, &status.declared)?;

@@ -69,12 +69,21 @@ fn sql(text: String) -> SqlStr {
 }
 
 impl Schema {
-    pub(super) async fn read(session: &mut Session<Driver>, config: &Config, zone: &SessionZone) -> Result<Self, OpenError> {
+    /// `own` are our own tables, if they were found before.
+    pub(super) async fn read(
+        session: &mut Session<Driver>,
+        config: &Config,
+        zone: &SessionZone,
+        own: Option<&OwnTables>,
+    ) -> Result<Self, OpenError> {
         let names = Names::new(config, '"');
         let oid = table_oid(session, config, &names).await?;
         let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(config.orders.id.as_str()));
         let relation = relation(session, oid).await?;
-        let own = OwnTables::find(session, words(&relation.schema, &relation.name)).await?;
+        let own = match own {
+            Some(own) => own.clone(),
+            None => OwnTables::find(session, words(&relation.schema, &relation.name)).await?,
+        };
         let columns = columns(session, oid).await?;
         let unicode = server_encoding(session).await? == "UTF8";
         let find = |key: &'static str, name: &str| {

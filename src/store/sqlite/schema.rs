@@ -66,7 +66,8 @@ fn sql(text: String) -> SqlStr {
 }
 
 impl Schema {
-    pub(super) async fn read(session: &mut Session<Driver>, config: &Config) -> Result<Self, OpenError> {
+    /// `own` are our own tables, if they were found before.
+    pub(super) async fn read(session: &mut Session<Driver>, config: &Config, own: Option<&OwnTables>) -> Result<Self, OpenError> {
         let table = &config.orders.table;
         let schema = table.schema.clone().unwrap_or_else(|| "main".into());
         let columns = columns(session, &schema, &table.name).await?;
@@ -86,7 +87,10 @@ impl Schema {
             find("orders.set", column.as_str())?;
         }
         let carried = included(config, find)?;
-        let own = OwnTables::find(session, words(&schema, &table.name)).await?;
+        let own = match own {
+            Some(own) => own.clone(),
+            None => OwnTables::find(session, words(&schema, &table.name)).await?,
+        };
         let literals = StatusLiterals::new(config, &status_kind(status, config)?, &shown(status))?;
         let names = Names::new(config, '"');
         let moment = Moment::new(&shown(deadline), &names.deadline, config)?;

@@ -1,9 +1,16 @@
 //! Locked rows, orders that their database rejects, time that runs out, databases that are away.
 
+use std::str::FromStr;
+
+use sqlx::{
+    ConnectOptions,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
+
 use super::{on_every_database, settings};
 use crate::{
     commands::{SECRET, assert_no_secret},
-    support::{Database, Kind, Settings, Shop, order_closer, ports, shop::CLOSED},
+    support::{Database, Kind, Settings, Shop, order_closer, ports, process, shop::CLOSED},
 };
 
 on_every_database! {
@@ -65,6 +72,24 @@ async fn a_locked_sqlite_file() {
     payment.commit().await;
     order_closer(&settings(&shop), &["reconcile"]).await.expect_code(0);
     assert_eq!(shop.assert_outcome().await.closed.len(), 2);
+}
+
+/// Without WAL, whoever reads the file, a backup say, keeps every commit waiting; that is no order's fault.
+#[tokio::test]
+async fn a_reader_of_an_sqlite_file_without_wal() {
+    let folder = process::folder();
+    let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+    let options = SqliteConnectOptions::from_str(&url).expect("a good URL").create_if_missing(true).journal_mode(SqliteJournalMode::Delete);
+    let mut reader = options.connect().await.expect("a file can be made");
+    let orders = "CREATE TABLE orders (order_no integer PRIMARY KEY, status integer, expires_at text);
+                  INSERT INTO orders VALUES (1, 0, '2020-01-01'), (2, 0, '2020-01-01')";
+    sqlx::raw_sql(orders).execute(&mut reader).await.expect("a table can be made");
+    sqlx::raw_sql("BEGIN; SELECT * FROM orders").execute(&mut reader).await.expect("a table can be read");
+    let settings = Settings::new().set("database.url", url).set("database.timeout", "300ms");
+    let finished = order_closer(&settings, &["reconcile"]).await.expect_code(75);
+    assert_eq!(finished.stderr.matches("locked by another transaction").count(), 2, "{finished:#?}");
+    sqlx::raw_sql("COMMIT").execute(&mut reader).await.expect("a transaction ends");
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
 }
 
 /// Makes the database reject the closure of the orders for which this condition holds.
