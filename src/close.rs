@@ -7,8 +7,8 @@
 //!
 //! Whose fault a failure is, no error code tells. What fails with no order at all ([`crate::store::examine`]) is the
 //! fault of the database or its tables: it is waited for, and counts against nobody. What fails for an order
-//! alone counts against that order; but it is given up only if another has been closed meanwhile, or if no other
-//! fails. Else it is no order's fault either: a trigger that refuses all, a full disk.
+//! alone counts against that order. If its error speaks of the database, as a full disk's does, the order is given up
+//! only if another has been closed meanwhile, or if no other fails.
 
 mod closer;
 mod inbox;

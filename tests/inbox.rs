@@ -79,7 +79,7 @@ async fn a_rejected_order_rests_and_then_goes_alone() {
     let inbox = Inbox::new(10);
     inbox.offer(&id(1), Trigger::Expired);
     take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Resting { rejections: 1, until: Some(Instant::now() + Duration::from_millis(20)) });
+    inbox.finish(&id(1), Ending::Resting { rejections: 1, since: Instant::now(), until: Some(Instant::now() + Duration::from_millis(20)) });
     assert_eq!(inbox.offer_found(&id(1), Trigger::Sweep, Instant::now()), Offer::Known, "it rests");
     let offered = async || {
         while inbox.offer(&id(1), Trigger::Sweep) != Offer::Queued {
@@ -114,7 +114,7 @@ async fn an_order_that_is_given_up_is_left_alone() {
     let inbox = Inbox::new(10);
     inbox.offer(&id(1), Trigger::Expired);
     take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Resting { rejections: 8, until: None });
+    inbox.finish(&id(1), Ending::Resting { rejections: 8, since: Instant::now(), until: None });
     assert_eq!(inbox.offer_found(&id(1), Trigger::Sweep, Instant::now()), Offer::Known);
 }
 
@@ -123,7 +123,7 @@ async fn rejected_orders_have_their_turn_under_load() {
     let inbox = Inbox::new(100);
     inbox.offer(&id(0), Trigger::Expired);
     take(&inbox, 1).await;
-    inbox.finish(&id(0), Ending::Resting { rejections: 1, until: Some(Instant::now()) });
+    inbox.finish(&id(0), Ending::Resting { rejections: 1, since: Instant::now(), until: Some(Instant::now()) });
     for number in 1..=50 {
         inbox.offer(&id(number), Trigger::Expired);
     }
@@ -217,20 +217,20 @@ async fn an_order_that_is_rejected_is_so_since_its_first_rejection() {
     }
     take(&inbox, 2).await;
     assert_eq!(inbox.rejected_since(&id(1)), None);
-    inbox.finish(&id(1), Ending::Resting { rejections: 1, until: soon() });
+    inbox.finish(&id(1), Ending::Resting { rejections: 1, since: Instant::now(), until: soon() });
     let since = inbox.rejected_since(&id(1));
     assert!(since.is_some() && !inbox.rejects_others(&id(1)) && inbox.rejects_others(&id(2)));
     inbox.offer(&id(1), Trigger::Expired);
     take(&inbox, 1).await;
     assert!(inbox.rejects_others(&id(2)), "also while it is in hand");
-    inbox.finish(&id(1), Ending::Resting { rejections: 2, until: soon() });
+    inbox.finish(&id(1), Ending::Resting { rejections: 2, since: Instant::now(), until: soon() });
     assert_eq!(inbox.rejected_since(&id(1)), since);
     // One that is given up, or closed, says nothing about others.
     inbox.offer(&id(1), Trigger::Expired);
     take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Resting { rejections: 3, until: None });
+    inbox.finish(&id(1), Ending::Resting { rejections: 3, since: Instant::now(), until: None });
     assert!(!inbox.rejects_others(&id(2)));
-    inbox.finish(&id(2), Ending::Resting { rejections: 1, until: soon() });
+    inbox.finish(&id(2), Ending::Resting { rejections: 1, since: Instant::now(), until: soon() });
     inbox.finish(&id(2), Ending::Settled);
     assert!(!inbox.rejects_others(&id(1)));
 }

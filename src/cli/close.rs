@@ -43,6 +43,6 @@ fn describe(Looked { pending, outcome }: &Looked) -> String {
         Ended::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),
         Ended::NotFound => format!("{id}: no such order"),
         Ended::Locked => format!("{id}: due, but locked by somebody; try again"),
-        Ended::Rejected { reason } => format!("{id}: due, but its database rejects the closure: {reason}"),
+        Ended::Rejected { reason, .. } => format!("{id}: due, but its database rejects the closure: {reason}"),
     }
 }

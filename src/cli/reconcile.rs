@@ -175,7 +175,7 @@ impl Pass {
             for Looked { pending, outcome } in looked {
                 match outcome {
                     Ended::Locked => self.locked.push(pending),
-                    Ended::Rejected { reason } => drop(self.failed.insert(pending.id, reason)),
+                    Ended::Rejected { reason, .. } => drop(self.failed.insert(pending.id, reason)),
                     Ended::Closed(_) | Ended::Settled { .. } | Ended::NotDue { .. } | Ended::NotFound => {}
                 }
             }

@@ -82,6 +82,8 @@ pub enum Outcome {
     Rejected {
         /// The database's reason.
         reason: String,
+        /// Whether the reason speaks of a database in trouble, and not of the order.
+        doubtful: bool,
     },
 }
 
@@ -161,8 +163,9 @@ impl Closer {
                     again = true;
                     continue;
                 }
-                StoreError::Unavailable(reason) | StoreError::Rejected(reason) => Outcome::Rejected { reason },
-                StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string() },
+                StoreError::Rejected(reason) => Outcome::Rejected { reason, doubtful: false },
+                StoreError::Unavailable(reason) => Outcome::Rejected { reason, doubtful: true },
+                StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string(), doubtful: true },
             };
             looked.extend(part.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }));
         }

@@ -58,6 +58,8 @@ pub enum Ending {
     Resting {
         /// How often it has been rejected.
         rejections: u32,
+        /// When the look began that ended so.
+        since: Instant,
         /// When it may be tried again.
         until: Option<Instant>,
     },
@@ -187,11 +189,11 @@ impl Inbox {
                 state.expire(now);
             }
             Ending::Resting { .. } if state.resting >= RESTING_SIZE => state.forget(id),
-            Ending::Resting { rejections, until } => {
+            Ending::Resting { rejections, since, until } => {
                 state.resting += 1;
                 state.known.insert(id.clone(), Stage::Resting { until });
                 if until.is_some() {
-                    let since = before.map_or(now, |before| before.since);
+                    let since = before.map_or(since, |before| before.since);
                     state.rejected.insert(id.clone(), Rejected { times: rejections, since });
                 }
             }

@@ -104,7 +104,7 @@ impl Worker {
         let rejected = looked.iter().filter(|one| matches!(one.outcome, Outcome::Rejected { .. })).count();
         let given_up: Vec<DeadOrder> = looked.into_iter().filter_map(|one| self.settle(one, started, rejected == 1)).collect();
         if !given_up.is_empty() {
-            self.bury(&given_up).await;
+            self.bury(&given_up, started).await;
         }
     }
 
@@ -126,18 +126,20 @@ impl Worker {
         let ending = match outcome {
             Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound => Ending::Settled,
             Outcome::NotDue { .. } | Outcome::Locked => Ending::Forgotten,
-            Outcome::Rejected { ref reason } => {
+            Outcome::Rejected { ref reason, doubtful } => {
                 let attempts = rejections + 1;
                 let pause = match self.retry.pause_after(attempts) {
                     Some(pause) => pause,
-                    None if self.is_to_blame(&id, started, alone) => return Some(DeadOrder { id, attempts, error: reason.clone() }),
+                    None if !doubtful || self.is_to_blame(&id, started, alone) => {
+                        return Some(DeadOrder { id, attempts, error: reason.clone() });
+                    }
                     None => {
                         self.trouble.begin(1, &StoreError::Rejected(reason.clone()));
                         self.retry.max.get()
                     }
                 };
                 warn!(order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
-                Ending::Resting { rejections: attempts, until: Instant::now().checked_add(pause) }
+                Ending::Resting { rejections: attempts, since: started, until: Instant::now().checked_add(pause) }
             }
         };
         self.inbox.finish(&id, ending);
@@ -153,14 +155,14 @@ impl Worker {
         None
     }
 
-    /// Whether a rejection is the order's own fault: another was closed since, or no other is rejected.
+    /// Whether a doubtful rejection is the order's own fault: another was closed since, or no other is rejected.
     fn is_to_blame(&self, id: &OrderId, started: Instant, alone: bool) -> bool {
         let since = self.inbox.rejected_since(id).unwrap_or(started);
         self.stats.last_closed().is_some_and(|closed| closed >= since) || (alone && !self.inbox.rejects_others(id))
     }
 
     /// Gives orders up: as dead letters, where there are tables for them, or else until a restart.
-    async fn bury(&self, orders: &[DeadOrder]) {
+    async fn bury(&self, orders: &[DeadOrder], started: Instant) {
         let outbox = self.closer.store().outbox();
         if outbox.is_ready()
             && let Err(error) = outbox.bury(orders).await
@@ -168,7 +170,7 @@ impl Worker {
             warn!(orders = orders.len(), %error, "dead letters could not be written; trying these orders again");
             let until = Instant::now().checked_add(self.retry.max.get());
             for DeadOrder { id, attempts, .. } in orders {
-                self.inbox.finish(id, Ending::Resting { rejections: *attempts, until });
+                self.inbox.finish(id, Ending::Resting { rejections: *attempts, since: started, until });
             }
             return;
         }
@@ -185,7 +187,7 @@ impl Worker {
                     order = %id, attempts, reason,
                     "order can't be closed, and is left alone until a restart; mend the cause, then run `order-closer close` with its id"
                 );
-                self.inbox.finish(id, Ending::Resting { rejections: *attempts, until: None });
+                self.inbox.finish(id, Ending::Resting { rejections: *attempts, since: started, until: None });
             }
         }
     }

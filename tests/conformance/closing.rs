@@ -116,7 +116,7 @@ async fn releases(database: &Database) -> Settings {
 async fn rejects_the_second(database: &Database, store: &Arc<dyn Store>) {
     let outcomes = outcomes(store, &["1", "2"]).await;
     assert!(is_closed(&outcomes[0]), "{outcomes:?}");
-    assert!(matches!(&outcomes[1], Outcome::Rejected { reason } if reason.contains("trigger")), "{outcomes:?}");
+    assert!(matches!(&outcomes[1], Outcome::Rejected { reason, .. } if reason.contains("trigger")), "{outcomes:?}");
     assert_eq!(status_of(database).await, map([("1", "4"), ("2", "0")]));
     assert_eq!(database.column("SELECT order_no FROM released").await, [Some("1".into())]);
 }

@@ -170,7 +170,6 @@ async fn an_order_that_takes_too_long_in_mariadb() {
 
 on_each_database! {
     a_table_away_for_a_while
-    all_refused_for_a_while
     dead_letters_that_cannot_be_written
 }
 
@@ -196,13 +195,11 @@ async fn a_table_away_for_a_while(kind: Kind) {
     assert_eq!((daemon.logged("\"ERROR\""), daemon.summary().count("rejected")), (1, 0));
 }
 
-/// What a rehearsal on no order does not show: a trigger, a full disk.
-async fn all_refused_for_a_while(kind: Kind) {
+/// What a rehearsal on no order does not show, a full disk for one.
+async fn a_disk_full_for_a_while(kind: Kind, raise: &str) {
     let redis = Redis::start();
     let shop = Shop::open(kind).await;
-    let refuse =
-        if kind == Kind::Postgres { "RAISE EXCEPTION 'refused';" } else { "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused';" };
-    at_closure(&shop, None, refuse).await;
+    at_closure(&shop, None, raise).await;
     let settings = hasty(&shop, &redis);
     order_closer(&settings, &["migrate"]).await.expect_code(0);
     let daemon = listening(&settings).await;
@@ -215,6 +212,39 @@ async fn all_refused_for_a_while(kind: Kind) {
     shop.assert_outcome().await;
     assert_eq!(daemon.said("no order can be closed").len(), 1, "{:#?}", daemon.lines());
     assert_eq!((daemon.logged("\"ERROR\""), daemon.logged("dead letter")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_disk_full_for_a_while_in_postgres() {
+    a_disk_full_for_a_while(Kind::Postgres, "RAISE EXCEPTION 'refused' USING ERRCODE = '53100';").await;
+}
+
+#[tokio::test]
+async fn a_disk_full_for_a_while_in_mariadb() {
+    a_disk_full_for_a_while(Kind::MariaDb, "SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'refused';").await;
+}
+
+on_each_database! {
+    all_refused
+}
+
+/// Orders that the database refuses for their own sake are given up, also when there are no others.
+async fn all_refused(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    let refuse =
+        if kind == Kind::Postgres { "RAISE EXCEPTION 'refused';" } else { "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused';" };
+    at_closure(&shop, None, refuse).await;
+    let settings = hasty(&shop, &redis);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = listening(&settings).await;
+    shop.orders_due_in(1..=5, 500).await;
+    wait::until("all are given up", async || daemon.logged("is a dead letter") == 5).await;
+    cure(&shop).await;
+    order_closer(&settings, &["dead-letters", "retry", "--all"]).await.expect_code(0);
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    shop.assert_outcome().await;
 }
 
 /// What can't be written down now is written down later.
