@@ -1,7 +1,7 @@
 //! Takes a batch through lock, judge, update, whatever the database says to it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -12,9 +12,9 @@ use tracing::debug;
 use crate::{
     close::{
         inbox::Pending,
-        transaction::{Way, lock_judge_update},
+        transaction::{Judged, Way, lock_judge_update},
     },
-    order::{OrderId, Verdict},
+    order::Verdict,
     store::{self, Store, StoreError},
 };
 
@@ -127,7 +127,10 @@ impl Closer {
     ///
     /// # Errors
     /// [`Unfinished`] when the database closes nothing at all: `looked` has what was done, the error the rest.
-    pub async fn close(&self, batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Unfinished> {
+    pub async fn close(&self, mut batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Unfinished> {
+        // Everybody who changes several rows does so in this order.
+        batch.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        batch.dedup_by(|one, other| one.id == other.id);
         // First in, first out: what can be closed is not kept waiting by what can't.
         let mut parts = VecDeque::from([batch]);
         let (mut again, mut well) = (false, false);
@@ -199,20 +202,18 @@ impl Closer {
                 ended => break ended?,
             }
         };
-        let mut pending: HashMap<&OrderId, &Pending> = batch.iter().map(|pending| (&pending.id, pending)).collect();
-        Ok(judged
-            .into_iter()
-            .filter_map(|judged| {
-                let pending = pending.remove(&judged.id)?.clone();
-                let outcome = match judged.verdict {
-                    Verdict::Close { .. } => Outcome::Closed(Closed { lateness: judged.lateness }),
-                    Verdict::Settled { status } => Outcome::Settled { status },
-                    Verdict::NotDue { remaining } => Outcome::NotDue { remaining },
-                    Verdict::NotFound => Outcome::NotFound,
-                    Verdict::Locked => Outcome::Locked,
-                };
-                Some(Looked { pending, outcome })
-            })
-            .collect())
+        Ok(batch.iter().cloned().zip(judged).map(|(pending, judged)| Looked { pending, outcome: judged.into() }).collect())
+    }
+}
+
+impl From<Judged> for Outcome {
+    fn from(Judged { verdict, lateness }: Judged) -> Self {
+        match verdict {
+            Verdict::Close { .. } => Self::Closed(Closed { lateness }),
+            Verdict::Settled { status } => Self::Settled { status },
+            Verdict::NotDue { remaining } => Self::NotDue { remaining },
+            Verdict::NotFound => Self::NotFound,
+            Verdict::Locked => Self::Locked,
+        }
     }
 }

@@ -281,7 +281,9 @@ impl State {
             None => self.next_of_run(max),
         };
         for pending in &batch {
-            self.known.insert(pending.id.clone(), Stage::InHand);
+            if let Some(stage) = self.known.get_mut(&pending.id) {
+                *stage = Stage::InHand;
+            }
         }
         batch
     }

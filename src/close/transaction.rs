@@ -1,28 +1,24 @@
 //! Lock, judge, update: the one way in which an order is ever closed.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::{
     close::inbox::Pending,
-    order::{OrderId, Row, Trigger, Verdict, judge},
+    order::{OrderId, Row, Verdict, judge},
     store::{NewEvent, Store, StoreError, Transaction},
 };
 
-/// An order and the verdict on it; `Close` has been carried out and committed.
+/// The verdict on an order; `Close` has been carried out and committed.
 #[derive(Debug)]
 pub(super) struct Judged {
-    pub(super) id: OrderId,
     pub(super) verdict: Verdict,
     /// For an order that was closed, the commit's time minus the deadline.
     pub(super) lateness: Duration,
 }
 
 impl Judged {
-    fn locked(id: &OrderId) -> Self {
-        Self { id: id.clone(), verdict: Verdict::Locked, lateness: Duration::ZERO }
+    fn locked() -> Self {
+        Self { verdict: Verdict::Locked, lateness: Duration::ZERO }
     }
 }
 
@@ -35,28 +31,27 @@ pub(super) enum Way {
     Stepwise,
 }
 
-/// Closes those of the orders that are unpaid and due, in one transaction.
+/// Closes those of the orders that are unpaid and due, in one transaction. The batch is in the order of its ids, none of
+/// them twice, and so are the verdicts.
 ///
 /// On an error nothing has changed, save that a connection lost during the commit leaves it open
 /// whether it did; asking again tells.
 pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way: Way) -> Result<Vec<Judged>, StoreError> {
-    // Everybody who changes several rows does so in this order.
-    let triggers: BTreeMap<OrderId, Trigger> = batch.iter().map(|pending| (pending.id.clone(), pending.trigger)).collect();
     // Somebody has the whole database, and with it each of these orders.
-    let all_locked = || Ok(batch.iter().map(|pending| Judged::locked(&pending.id)).collect());
+    let all_locked = || Ok(batch.iter().map(|_| Judged::locked()).collect());
     let mut transaction = match store.begin().await {
         Err(StoreError::Locked(_)) => return all_locked(),
         begun => begun?,
     };
     let began = Instant::now();
-    let judged = match judge_and_update(transaction.as_mut(), store.unpaid(), &triggers, way).await {
-        Ok(judged) => judged,
+    let verdicts = match judge_and_update(transaction.as_mut(), store.unpaid(), batch, way).await {
+        Ok(verdicts) => verdicts,
         Err(error) => {
             transaction.rollback().await;
             return Err(error);
         }
     };
-    if judged.values().any(is_close) {
+    if verdicts.iter().any(is_close) {
         match transaction.commit().await {
             // An SQLite file without WAL is written when nobody reads it.
             Err(StoreError::Locked(_)) => return all_locked(),
@@ -67,17 +62,17 @@ pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way:
     }
     // The rows were read after `began`, so no closure is reported earlier than it was.
     let since = began.elapsed();
-    Ok(judged
+    Ok(verdicts
         .into_iter()
-        .map(|(id, verdict)| {
+        .map(|verdict| {
             let lateness = if let Verdict::Close { overdue } = verdict { overdue + since } else { Duration::ZERO };
-            Judged { id, verdict, lateness }
+            Judged { verdict, lateness }
         })
         .collect())
 }
 
-type Rows = HashMap<OrderId, Row>;
-type Verdicts = BTreeMap<OrderId, Verdict>;
+/// The rows of a list of orders, each in its order's place, where one was read.
+type Rows = Vec<Option<Row>>;
 
 fn is_close(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Close { .. })
@@ -86,60 +81,60 @@ fn is_close(verdict: &Verdict) -> bool {
 async fn judge_and_update(
     transaction: &mut dyn Transaction,
     unpaid: &[String],
-    triggers: &BTreeMap<OrderId, Trigger>,
+    batch: &[Pending],
     way: Way,
-) -> Result<Verdicts, StoreError> {
-    let mut left: Vec<OrderId> = triggers.keys().cloned().collect();
-    let mut rows = Rows::new();
-    let mut judged = Verdicts::new();
-    if way == Way::Fused {
-        rows = by_id(transaction.close_due(&left).await?, &left)?;
-        for (id, row) in &rows {
-            let verdict = judge(unpaid, Some(row));
-            if !is_close(&verdict) {
-                return Err(StoreError::Conflict(format!("order {id} was changed while it was closed, and is now {verdict:?}")));
-            }
-            judged.insert(id.clone(), verdict);
-        }
-        left.retain(|id| !rows.contains_key(id));
-    }
+) -> Result<Vec<Verdict>, StoreError> {
+    let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
+    let mut rows = match way {
+        Way::Fused => fused(transaction, unpaid, &ids).await?,
+        Way::Stepwise => vec![None; ids.len()],
+    };
+    let left = missing(&ids, &rows);
     if !left.is_empty() {
-        judged.extend(step_by_step(transaction, unpaid, &left, &mut rows).await?);
+        fill(&mut rows, step_by_step(transaction, unpaid, &left).await?);
     }
-    let closed: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
+    let verdicts: Vec<Verdict> = rows.iter().map(|row| judge(unpaid, row.as_ref())).collect();
+    let closed = to_close(&ids, &verdicts);
     if !closed.is_empty() {
         // The user's statements may move these rows elsewhere.
         let mut included = transaction.included(&closed).await?;
         transaction.run_close_sql(&closed).await?;
-        let event = |id: &OrderId| {
-            let row = rows.get(id)?;
-            let data = included.remove(id).unwrap_or_else(|| "{}".into());
-            Some(NewEvent { order: id.clone(), deadline: row.deadline?, now: row.now, trigger: *triggers.get(id)?, data })
+        let event = |((pending, row), verdict): ((&Pending, &Option<Row>), &Verdict)| {
+            let row = row.as_ref().filter(|_| is_close(verdict))?;
+            let data = included.remove(&pending.id).unwrap_or_else(|| "{}".into());
+            Some(NewEvent { order: pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: pending.trigger, data })
         };
-        let events: Vec<NewEvent> = closed.iter().filter_map(event).collect();
+        let events: Vec<NewEvent> = batch.iter().zip(&rows).zip(&verdicts).filter_map(event).collect();
         transaction.record(&events).await?;
     }
-    Ok(judged)
+    Ok(verdicts)
 }
 
-/// Adds the rows that it reads to `rows`.
-async fn step_by_step(
-    transaction: &mut dyn Transaction,
-    unpaid: &[String],
-    ids: &[OrderId],
-    rows: &mut Rows,
-) -> Result<Verdicts, StoreError> {
-    rows.extend(by_id(transaction.lock(ids).await?, ids)?);
-    let unlocked: Vec<OrderId> = ids.iter().filter(|id| !rows.contains_key(id)).cloned().collect();
-    if !unlocked.is_empty() {
-        rows.extend(by_id(transaction.peek(&unlocked).await?, &unlocked)?);
+/// Closes as many of these orders as one statement can, and returns their rows.
+async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Rows, StoreError> {
+    let rows = in_places(transaction.close_due(ids).await?, ids)?;
+    for row in rows.iter().flatten() {
+        let verdict = judge(unpaid, Some(row));
+        if !is_close(&verdict) {
+            return Err(StoreError::Conflict(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)));
+        }
     }
-    let judged: Verdicts = ids.iter().map(|id| (id.clone(), judge(unpaid, rows.get(id)))).collect();
-    let due: Vec<OrderId> = judged.iter().filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect();
+    Ok(rows)
+}
+
+/// Reads the rows of these orders, and closes those that are unpaid, due and locked.
+async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Rows, StoreError> {
+    let mut rows = in_places(transaction.lock(ids).await?, ids)?;
+    let unlocked = missing(ids, &rows);
+    if !unlocked.is_empty() {
+        fill(&mut rows, in_places(transaction.peek(&unlocked).await?, &unlocked)?);
+    }
+    let verdicts: Vec<Verdict> = rows.iter().map(|row| judge(unpaid, row.as_ref())).collect();
+    let due = to_close(ids, &verdicts);
     if !due.is_empty() {
         update_all(transaction, unpaid, &due).await?;
     }
-    Ok(judged)
+    Ok(rows)
 }
 
 /// Closes these orders, or fails.
@@ -152,9 +147,12 @@ async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &
     if changed < expected {
         // The update has asked the filter once more, by now with the row locked: a payment in another table may have come
         // in between. What passes it still, and is due, was left out by something else.
-        let rows = by_id(transaction.lock(due).await?, due)?;
-        if let Some(id) = due.iter().find(|id| is_close(&judge(unpaid, rows.get(id)))) {
-            return Err(StoreError::Rejected(format!("order {id} was not updated; a trigger or rule on the table keeps it from that")));
+        let rows = in_places(transaction.lock(due).await?, due)?;
+        if let Some(row) = rows.iter().flatten().find(|row| is_close(&judge(unpaid, Some(row)))) {
+            return Err(StoreError::Rejected(format!(
+                "order {} was not updated; a trigger or rule on the table keeps it from that",
+                row.id
+            )));
         }
         return Err(StoreError::Conflict("an order that passed orders.filter no longer does".into()));
     }
@@ -167,19 +165,39 @@ async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &
     Ok(())
 }
 
-/// `asked` is sorted.
-fn by_id(rows: Vec<Row>, asked: &[OrderId]) -> Result<Rows, StoreError> {
-    let mut found = HashMap::with_capacity(rows.len());
+fn to_close(ids: &[OrderId], verdicts: &[Verdict]) -> Vec<OrderId> {
+    ids.iter().zip(verdicts).filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect()
+}
+
+/// The orders of which no row was read.
+fn missing(ids: &[OrderId], rows: &[Option<Row>]) -> Vec<OrderId> {
+    ids.iter().zip(rows).filter(|(_, row)| row.is_none()).map(|(id, _)| id.clone()).collect()
+}
+
+/// Adds the rows of the orders that were missing.
+fn fill(rows: &mut Rows, missing: Rows) {
+    for (place, row) in rows.iter_mut().filter(|place| place.is_none()).zip(missing) {
+        *place = row;
+    }
+}
+
+/// Puts each row in the place of its order; `asked` is sorted.
+fn in_places(rows: Vec<Row>, asked: &[OrderId]) -> Result<Rows, StoreError> {
+    let mut places: Rows = vec![None; asked.len()];
+    let mut next = 0;
     for row in rows {
-        if asked.binary_search(&row.id).is_err() {
+        // Mostly they come in that order.
+        let found = if asked.get(next) == Some(&row.id) { Ok(next) } else { asked.binary_search(&row.id) };
+        let Ok(at) = found else {
             return Err(StoreError::Rejected(format!("the database answered with order {}, for which nobody has asked", row.id)));
-        }
-        if let Some(twin) = found.insert(row.id.clone(), row) {
+        };
+        if let Some(twin) = places[at].replace(row) {
             return Err(StoreError::Rejected(format!(
                 "two rows have the id {}; orders.id must name a column whose values are unique",
                 twin.id
             )));
         }
+        next = at + 1;
     }
-    Ok(found)
+    Ok(places)
 }

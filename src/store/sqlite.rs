@@ -6,9 +6,10 @@ mod moment;
 mod outbox;
 mod schema;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use serde::Deserialize;
 use sqlx::{
     SqlStr, Sqlite as Driver, SqlitePool,
     error::DatabaseError,
@@ -104,8 +105,8 @@ impl Sqlite {
 /// A row of the sweep: id, status, deadline, now.
 type Tuple = (String, Option<String>, Option<i64>, i64);
 
-fn row((id, status, deadline, now): Tuple, locked: bool) -> Row {
-    Row { id: OrderId::from_database(&id), status, deadline, now, locked }
+fn row((id, status, deadline, now): Tuple) -> Row {
+    Row { id: OrderId::from_database(&id), status, deadline, now, locked: false }
 }
 
 #[async_trait]
@@ -145,7 +146,7 @@ impl Store for Sqlite {
                 select = select.bind(deadline).bind(id.as_str().to_owned());
             }
             let rows = session.run(|connection| select.fetch_all(connection)).await?;
-            paging.add(rows.into_iter().map(|(id, status, deadline, now, text)| (row((id, status, deadline, now), false), text)).collect());
+            paging.add(rows.into_iter().map(|(id, status, deadline, now, text)| (row((id, status, deadline, now)), text)).collect());
         }
         Ok(paging.finish())
     }
@@ -182,12 +183,17 @@ impl Store for Sqlite {
     }
 }
 
+/// A row of a batch: id, status, deadline.
+#[derive(Deserialize)]
+struct Read<'a>(#[serde(borrow)] Cow<'a, str>, Option<String>, Option<i64>);
+
 async fn rows(session: &mut Session<Driver>, schema: &Schema, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
     let select = sqlx::query_as::<_, (String, i64)>(schema.read.clone()).bind(schema.json(ids));
     let (rows, now) = session.run(|connection| select.fetch_one(connection)).await?;
-    let rows: Vec<(String, Option<String>, Option<i64>)> =
+    let rows: Vec<Read<'_>> =
         serde_json::from_str(&rows).map_err(|error| StoreError::Rejected(format!("the rows of these orders can't be read: {error}")))?;
-    Ok(rows.into_iter().map(|(id, status, deadline)| row((id, status, deadline, now), locked)).collect())
+    let row = |Read(id, status, deadline)| Row { id: OrderId::from_database(&id), status, deadline, now, locked };
+    Ok(rows.into_iter().map(row).collect())
 }
 
 struct Open {

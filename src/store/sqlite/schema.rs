@@ -130,12 +130,12 @@ impl Schema {
 
     /// Ids as SQLite reads them: a JSON array of numbers or strings.
     pub(super) fn json(&self, ids: &[OrderId]) -> String {
-        let value = |id: &OrderId| match &self.id_kind {
+        let texts = ids.iter().map(OrderId::as_str);
+        match &self.id_kind {
             // In its canonical spelling a whole number is JSON as it stands.
-            IdKind::Integer { .. } => id.to_string(),
-            IdKind::Text { .. } | IdKind::Uuid => serde_json::Value::from(id.as_str()).to_string(),
-        };
-        format!("[{}]", ids.iter().map(value).collect::<Vec<_>>().join(","))
+            IdKind::Integer { .. } => format!("[{}]", texts.collect::<Vec<_>>().join(",")),
+            IdKind::Text { .. } | IdKind::Uuid => texts.collect::<serde_json::Value>().to_string(),
+        }
     }
 
     pub(super) async fn catalogue(&self, session: &mut Session<Driver>) -> Result<Catalogue, StoreError> {
