@@ -75,6 +75,17 @@ async fn a_full_inbox_refuses_and_asks_for_a_sweep() {
 }
 
 #[tokio::test]
+async fn a_crowd_is_queued_as_far_as_there_is_space() {
+    let inbox = Inbox::new(3);
+    inbox.offer(&id(2), Trigger::Expired);
+    inbox.offer_all(&[id(1), id(2), id(3)], Trigger::Pacer);
+    assert!(!sweep_was_wanted(&inbox).await);
+    inbox.offer_all(&[id(4), id(1)], Trigger::Pacer);
+    assert!(sweep_was_wanted(&inbox).await);
+    assert_eq!(take(&inbox, 10).await, ["2", "1", "3"]);
+}
+
+#[tokio::test]
 async fn a_rejected_order_rests_and_then_goes_alone() {
     let inbox = Inbox::new(10);
     inbox.offer(&id(1), Trigger::Expired);

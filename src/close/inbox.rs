@@ -89,7 +89,7 @@ struct State {
     /// Orders rejected before; they go one by one, so that they can't spoil a batch.
     alone: VecDeque<Pending>,
     turn: u32,
-    known: HashMap<OrderId, Stage>,
+    known: HashMap<OrderId, Stage, foldhash::quality::RandomState>,
     /// The settled ids, oldest first.
     settled: VecDeque<(Instant, OrderId)>,
     resting: usize,
@@ -116,13 +116,18 @@ impl Inbox {
 
     /// Offers an id that somebody heard of.
     pub fn offer(&self, id: &OrderId, trigger: Trigger) -> Offer {
-        self.admit(id, trigger, None)
+        self.admit([id], trigger, None)
+    }
+
+    /// Offers many at once. What there is no space for is refused as ever, and the next sweep's.
+    pub fn offer_all(&self, ids: &[OrderId], trigger: Trigger) {
+        self.admit(ids, trigger, None);
     }
 
     /// Offers an id that was found unpaid in the table at the time `seen`, or later. Overrides the memory
     /// of settled ids that are older: orders are re-opened.
     pub fn offer_found(&self, id: &OrderId, trigger: Trigger, seen: Instant) -> Offer {
-        self.admit(id, trigger, Some(seen))
+        self.admit([id], trigger, Some(seen))
     }
 
     /// Forgets that an order was settled before `seen`, when it was found unpaid and not yet due.
@@ -238,32 +243,24 @@ impl Inbox {
         self.lock().waiting()
     }
 
-    fn admit(&self, id: &OrderId, trigger: Trigger, seen: Option<Instant>) -> Offer {
+    /// Returns what became of the last of these ids.
+    fn admit<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger, seen: Option<Instant>) -> Offer {
+        let (mut queued, mut full, mut last) = (false, false, Offer::Known);
         let mut state = self.lock();
         let now = Instant::now();
-        match state.known.get(id) {
-            Some(Stage::Queued | Stage::InHand) => return Offer::Known,
-            Some(Stage::Settled(at)) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
-            Some(Stage::Resting { until }) if until.is_none_or(|until| until > now) => return Offer::Known,
-            Some(Stage::Settled(_) | Stage::Resting { .. }) | None => {}
+        for id in ids {
+            last = state.admit(id, trigger, seen, self.capacity, now);
+            queued |= last == Offer::Queued;
+            full |= last == Offer::Full;
         }
-        let rejections = state.rejected.get(id).map_or(0, |rejected| rejected.times);
-        if state.closed || state.queued() >= self.capacity {
-            drop(state);
-            self.want_sweep();
-            return Offer::Full;
-        }
-        let pending = Pending { id: id.clone(), trigger, rejections };
-        if rejections == 0 {
-            state.arrived.push(pending);
-        } else {
-            state.resting -= 1;
-            state.alone.push_back(pending);
-        }
-        state.known.insert(id.clone(), Stage::Queued);
         drop(state);
-        self.arrived.notify_one();
-        Offer::Queued
+        if queued {
+            self.arrived.notify_one();
+        }
+        if full {
+            self.want_sweep();
+        }
+        last
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -273,6 +270,28 @@ impl Inbox {
 }
 
 impl State {
+    fn admit(&mut self, id: &OrderId, trigger: Trigger, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
+        match self.known.get(id) {
+            Some(Stage::Queued | Stage::InHand) => return Offer::Known,
+            Some(Stage::Settled(at)) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
+            Some(Stage::Resting { until }) if until.is_none_or(|until| until > now) => return Offer::Known,
+            Some(Stage::Settled(_) | Stage::Resting { .. }) | None => {}
+        }
+        if self.closed || self.queued() >= capacity {
+            return Offer::Full;
+        }
+        let rejections = self.rejected.get(id).map_or(0, |rejected| rejected.times);
+        let pending = Pending { id: id.clone(), trigger, rejections };
+        if rejections == 0 {
+            self.arrived.push(pending);
+        } else {
+            self.resting -= 1;
+            self.alone.push_back(pending);
+        }
+        self.known.insert(id.clone(), Stage::Queued);
+        Offer::Queued
+    }
+
     fn next_batch(&mut self, max: usize) -> Vec<Pending> {
         self.turn = self.turn.wrapping_add(1);
         let alone_first = self.queued() == 0 || self.turn.is_multiple_of(ALONE_TURN);

@@ -101,7 +101,7 @@ async fn judge_and_update(
         transaction.run_close_sql(&closed).await?;
         let event = |((pending, row), verdict): ((&Pending, &Option<Row>), &Verdict)| {
             let row = row.as_ref().filter(|_| is_close(verdict))?;
-            let data = included.remove(&pending.id).unwrap_or_else(|| "{}".into());
+            let data = included.remove(&pending.id).map_or("{}".into(), Into::into);
             Some(NewEvent { order: pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: pending.trigger, data })
         };
         let events: Vec<NewEvent> = batch.iter().zip(&rows).zip(&verdicts).filter_map(event).collect();

@@ -129,7 +129,7 @@ impl Pacer {
             }
         }
         if touched.len() > CROWD {
-            self.touch.offer(touched.iter());
+            self.inbox.offer_all(&touched, Trigger::Pacer);
         } else if !touched.is_empty() {
             // Not awaited: a slow Redis must not delay the next deadline.
             tokio::spawn(self.touch.clone().run(touched));
@@ -141,7 +141,7 @@ impl Pacer {
 #[derive(Debug, Default)]
 struct Wheel {
     queue: DelayQueue<(OrderId, Step)>,
-    places: HashMap<OrderId, (delay_queue::Key, Appointment)>,
+    places: HashMap<OrderId, (delay_queue::Key, Appointment), foldhash::quality::RandomState>,
 }
 
 /// When something is to be done, and for which deadline.
@@ -220,16 +220,10 @@ impl Toucher {
                 }
             }
         }
-        self.offer(ids.iter());
+        self.inbox.offer_all(&ids, Trigger::Pacer);
     }
 
     fn resting(&self) -> bool {
         self.rest_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| until > Instant::now())
-    }
-
-    fn offer<'a>(&self, ids: impl Iterator<Item = &'a OrderId>) {
-        for id in ids {
-            self.inbox.offer(id, Trigger::Pacer);
-        }
     }
 }

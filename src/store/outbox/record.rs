@@ -1,5 +1,7 @@
 //! Recording events in the transaction that closes their orders.
 
+use std::borrow::Cow;
+
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{
@@ -27,7 +29,7 @@ pub struct NewEvent {
     /// What made us look at it.
     pub trigger: Trigger,
     /// What the event carries, as a JSON object.
-    pub data: String,
+    pub data: Cow<'static, str>,
 }
 
 impl NewEvent {
