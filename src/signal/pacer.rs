@@ -6,17 +6,13 @@
 //! was evicted, or Redis is away), it offers the order itself, and so it does at once for a crowd.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, watch};
-use tokio_util::{
-    sync::CancellationToken,
-    time::{DelayQueue, delay_queue},
-};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
@@ -140,8 +136,9 @@ impl Pacer {
 /// The timing wheel, with each order on it once.
 #[derive(Debug, Default)]
 struct Wheel {
-    queue: DelayQueue<(OrderId, Step)>,
-    places: HashMap<OrderId, (delay_queue::Key, Appointment), foldhash::quality::RandomState>,
+    /// Who has an appointment when; and who had, and has another one now.
+    moments: BTreeMap<Instant, VecDeque<OrderId>>,
+    places: HashMap<OrderId, (Appointment, Step), foldhash::quality::RandomState>,
 }
 
 /// When something is to be done, and for which deadline.
@@ -161,34 +158,41 @@ impl Appointment {
 
 impl Wheel {
     fn insert(&mut self, id: OrderId, appointment: Appointment, step: Step) {
-        if let Some((key, before)) = self.places.get_mut(&id) {
-            if appointment.overrides(*before) {
-                self.queue.reset_at(key, appointment.at.into());
-                *before = appointment;
+        if let Some((before, _)) = self.places.get_mut(&id) {
+            if !appointment.overrides(*before) {
+                return;
             }
+            *before = appointment;
         } else if self.places.len() < CAPACITY {
-            let key = self.queue.insert_at((id.clone(), step), appointment.at.into());
-            self.places.insert(id, (key, appointment));
+            self.places.insert(id.clone(), (appointment, step));
+        } else {
+            return;
         }
+        self.moments.entry(appointment.at).or_default().push_back(id);
     }
 
     /// Waits for the next appointment, and returns it with others whose time has come, at most a group.
     async fn ready(&mut self) -> Vec<(OrderId, Step)> {
-        let mut ready = Vec::new();
-        // An empty wheel has no next appointment, and waits for the other branches of the select.
-        let Some(first) = self.queue.next().await else {
+        let Some((next, _)) = self.moments.first_key_value() else {
+            // An empty wheel waits for the other branches of the select.
             return std::future::pending().await;
         };
-        let mut next = Some(first);
-        while let Some(expired) = next {
-            let (id, step) = expired.into_inner();
-            self.places.remove(&id);
-            ready.push((id, step));
-            if ready.len() == GROUP {
-                break;
+        tokio::time::sleep_until((*next).into()).await;
+        let (now, mut ready) = (Instant::now(), Vec::new());
+        while let Some(mut moment) = self.moments.first_entry()
+            && *moment.key() <= now
+            && ready.len() < GROUP
+        {
+            let Some(id) = moment.get_mut().pop_front() else {
+                moment.remove();
+                continue;
+            };
+            if let Entry::Occupied(place) = self.places.entry(id)
+                && place.get().0.at == *moment.key()
+            {
+                let (id, (_, step)) = place.remove_entry();
+                ready.push((id, step));
             }
-            // Beyond the runtime's budget for one task too: the first batch of a crowd is to be a full one.
-            next = tokio::task::unconstrained(self.queue.next()).now_or_never().flatten();
         }
         ready
     }

@@ -1,14 +1,18 @@
 //! One connection in use: every statement has a time limit, and a connection in an unknown state is
 //! closed, so that its server rolls back, and never returned to the pool.
 
-use std::{fmt, future::Future, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use sqlx::{Connection, Database, Executor, Pool, SqlStr, pool::PoolConnection};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::store::StoreError;
 
 /// How much longer than its limit a statement is waited for: a server that ends it by itself keeps no lock of it.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// The one session with which all take turns; empty until the first, and after one that went wrong.
+pub(super) type Shared<DB> = Arc<Mutex<Option<Session<DB>>>>;
 
 /// A connection taken from the pool.
 pub(super) struct Session<DB: Database> {
@@ -18,6 +22,8 @@ pub(super) struct Session<DB: Database> {
     /// A statement was sent and its end has not been seen.
     busy: bool,
     in_transaction: bool,
+    /// Where it goes when its transaction has ended, if that is not the pool.
+    home: Option<OwnedMutexGuard<Option<Session<DB>>>>,
 }
 
 impl<DB: Database> fmt::Debug for Session<DB> {
@@ -44,7 +50,24 @@ where
 {
     pub(super) async fn take(pool: &Pool<DB>, timeout: Duration, sorted: fn(sqlx::Error) -> StoreError) -> Result<Self, StoreError> {
         let connection = acquire(pool, timeout).await.map_err(sorted)?;
-        Ok(Self { connection, timeout, sorted, busy: false, in_transaction: false })
+        Ok(Self { connection, timeout, sorted, busy: false, in_transaction: false, home: None })
+    }
+
+    /// Takes the session that all share, as soon as nobody else has it. It does not go through the pool, which would ping it
+    /// after each transaction, in a task for which the next one waits.
+    pub(super) async fn take_turn(
+        shared: &Shared<DB>,
+        pool: &Pool<DB>,
+        timeout: Duration,
+        sorted: fn(sqlx::Error) -> StoreError,
+    ) -> Result<Self, StoreError> {
+        let mut home = Arc::clone(shared).lock_owned().await;
+        let mut session = match home.take() {
+            Some(session) => session,
+            None => Self::take(pool, timeout, sorted).await?,
+        };
+        session.home = Some(home);
+        Ok(session)
     }
 
     /// Runs what `work` makes of the connection, within the time limit.
@@ -77,13 +100,20 @@ where
 
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         self.execute(sqlx::SqlSafeStr::into_sql_str("COMMIT")).await?;
-        self.in_transaction = false;
+        self.ended();
         Ok(())
     }
 
     pub(super) async fn rollback(mut self) {
         if !self.busy && self.execute(sqlx::SqlSafeStr::into_sql_str("ROLLBACK")).await.is_ok() {
-            self.in_transaction = false;
+            self.ended();
+        }
+    }
+
+    fn ended(mut self) {
+        self.in_transaction = false;
+        if let Some(mut home) = self.home.take() {
+            *home = Some(self);
         }
     }
 }

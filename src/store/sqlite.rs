@@ -2,20 +2,17 @@
 
 mod affinity;
 mod catalogue;
+mod connections;
 mod moment;
 mod outbox;
 mod schema;
 
-use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use async_trait::async_trait;
 use serde::Deserialize;
-use sqlx::{
-    SqlStr, Sqlite as Driver, SqlitePool,
-    error::DatabaseError,
-    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
-};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use sqlx::{SqlStr, Sqlite as Driver, error::DatabaseError, sqlite::SqliteConnectOptions};
+use tokio::sync::watch;
 
 use crate::{
     config::Config,
@@ -28,7 +25,7 @@ use crate::{
         session::Session,
     },
 };
-use outbox::Connections;
+use connections::Connections;
 use schema::Schema;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -40,23 +37,12 @@ const ROW_BUFFER: usize = 2_000;
 /// Orders in an SQLite file.
 #[derive(Debug)]
 pub(super) struct Sqlite {
-    readers: SqlitePool,
-    /// Its one connection: a second writer would sleep in SQLite's busy handler and wake late, and each would
-    /// make the other's page cache worthless.
-    writer: SqlitePool,
-    /// Who may wait for that connection as long as it takes.
-    writing: Arc<Semaphore>,
+    connections: Connections,
     /// As the table was when it was last looked at; what has begun goes on with what it began with.
     schema: watch::Sender<Arc<Schema>>,
     unpaid: Vec<String>,
     config: Config,
-    timeout: Duration,
     outbox: Outbox,
-}
-
-/// The right to write, as soon as nobody else has it.
-async fn turn_to_write(writing: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
-    Arc::clone(writing).acquire_owned().await.map_err(|_| StoreError::Unavailable("the store is closed".into()))
 }
 
 impl Sqlite {
@@ -77,28 +63,17 @@ impl Sqlite {
         // a close.sql statement that would leave orphans is rejected and seen.
         // Whoever writes holds everything, and nothing is gained by giving up early.
         let options = options.create_if_missing(false).busy_timeout(super::acquire_timeout(config)).row_buffer_size(ROW_BUFFER);
-        let pool = |connections| {
-            // There is no server that could have gone away.
-            let pool = SqlitePoolOptions::new().test_before_acquire(false).max_connections(connections);
-            pool.acquire_timeout(super::acquire_timeout(config)).connect_lazy_with(options.clone())
-        };
-        let (readers, writer) = (pool(super::connections(config)), pool(1));
-        let mut session = Session::take(&readers, timeout, sorted).await?;
+        let connections = Connections::new(&options, super::connections(config), timeout, super::acquire_timeout(config));
+        let mut session = connections.reader().await?;
         let schema = Arc::new(Schema::read(&mut session, config, None).await?);
         drop(session);
-        let writing = Arc::new(Semaphore::new(1));
-        let connections = Connections { readers: readers.clone(), writer: writer.clone(), writing: Arc::clone(&writing), timeout };
-        let outbox = Outbox::new(connections, &schema.own);
+        let outbox = Outbox::new(connections.clone(), &schema.own);
         let (unpaid, config) = (schema.unpaid.clone(), config.clone());
-        Ok(Self { readers, writer, writing, schema: watch::Sender::new(schema), unpaid, config, timeout, outbox })
+        Ok(Self { connections, schema: watch::Sender::new(schema), unpaid, config, outbox })
     }
 
     fn schema(&self) -> Arc<Schema> {
         Arc::clone(&self.schema.borrow())
-    }
-
-    async fn session(&self) -> Result<Session<Driver>> {
-        Session::take(&self.readers, self.timeout, sorted).await
     }
 }
 
@@ -120,21 +95,18 @@ impl Store for Sqlite {
     }
 
     async fn refresh(&self) -> Result<(), OpenError> {
-        let mut session = self.session().await?;
+        let mut session = self.connections.reader().await?;
         let schema = Schema::read(&mut session, &self.config, Some(&self.schema().own)).await?;
         self.schema.send_replace(Arc::new(schema));
         Ok(())
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
-        let writing = turn_to_write(&self.writing).await?;
-        let mut session = Session::take(&self.writer, self.timeout, sorted).await?;
-        session.begin("BEGIN IMMEDIATE").await?;
-        Ok(Box::new(Open { session, schema: self.schema(), _writing: writing }))
+        Ok(Box::new(Open { session: self.connections.begin().await?, schema: self.schema() }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
-        let mut session = self.session().await?;
+        let mut session = self.connections.reader().await?;
         let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
         let mut paging = Paging::new(query, schema.due.len());
         while let Some(read) = paging.next_read() {
@@ -152,7 +124,7 @@ impl Store for Sqlite {
     }
 
     async fn count_overdue(&self) -> Result<u64> {
-        let mut session = self.session().await?;
+        let mut session = self.connections.reader().await?;
         let mut count = 0;
         for sql in &self.schema().count_overdue {
             let select = sqlx::query_scalar::<_, i64>(sql.clone()).bind(0_i64);
@@ -162,15 +134,15 @@ impl Store for Sqlite {
     }
 
     async fn clock(&self) -> Result<ClockReading> {
-        schema::clock(&mut self.session().await?).await
+        schema::clock(&mut self.connections.reader().await?).await
     }
 
     async fn catalogue(&self) -> Result<Catalogue> {
-        self.schema().catalogue(&mut self.session().await?).await
+        self.schema().catalogue(&mut self.connections.reader().await?).await
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        rows(&mut self.session().await?, &self.schema(), ids, false).await
+        rows(&mut self.connections.reader().await?, &self.schema(), ids, false).await
     }
 
     fn outbox(&self) -> &Outbox {
@@ -178,8 +150,7 @@ impl Store for Sqlite {
     }
 
     async fn close(&self) {
-        self.writer.close().await;
-        self.readers.close().await;
+        self.connections.close().await;
     }
 }
 
@@ -199,7 +170,6 @@ async fn rows(session: &mut Session<Driver>, schema: &Schema, ids: &[OrderId], l
 struct Open {
     session: Session<Driver>,
     schema: Arc<Schema>,
-    _writing: OwnedSemaphorePermit,
 }
 
 impl Open {

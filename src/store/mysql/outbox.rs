@@ -28,7 +28,7 @@ impl Backend for Connections {
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
         let mut session = Session::<Driver>::take(&self.pool, self.timeout, sorted).await?;
         session.begin("START TRANSACTION").await?;
-        Ok(Box::new(Open { session, _writing: None }))
+        Ok(Box::new(Open(session)))
     }
 }
 

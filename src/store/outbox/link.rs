@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use sqlx::{Arguments, Database, Row, SqlStr};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::store::{StoreError, outbox::words::Statement, session::Session};
 
@@ -100,11 +99,7 @@ pub(in crate::store) trait Work: Send {
 
 /// A [`Session`] in a transaction.
 #[derive(Debug)]
-pub(in crate::store) struct Open<DB: Database> {
-    pub(in crate::store) session: Session<DB>,
-    /// The right to write, where there is only one.
-    pub(in crate::store) _writing: Option<OwnedSemaphorePermit>,
-}
+pub(in crate::store) struct Open<DB: Database>(pub(in crate::store) Session<DB>);
 
 /// Ends a transaction as its work ended.
 pub(super) async fn finish<T>(work: Box<dyn Work>, result: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -155,15 +150,15 @@ macro_rules! links {
         #[async_trait]
         impl Work for Open<$driver> {
             fn link(&mut self) -> &mut dyn Link {
-                &mut self.session
+                &mut self.0
             }
 
             async fn commit(self: Box<Self>) -> Result<(), StoreError> {
-                self.session.commit().await
+                self.0.commit().await
             }
 
             async fn rollback(self: Box<Self>) {
-                self.session.rollback().await;
+                self.0.rollback().await;
             }
         }
     )*};

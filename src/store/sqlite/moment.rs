@@ -54,7 +54,8 @@ impl Moment {
                     format!(
                         // SQLite rounds to milliseconds; what has a finer fraction counts as the next one.
                         "CAST(round(unixepoch({column}, 'subsec') * 1000) AS INTEGER) * 1000 \
-                         + CASE WHEN substr({column}, 24, 1) BETWEEN '0' AND '9' AND substr({column}, 20, 1) = '.' THEN 1000 ELSE 0 END{zone}"
+                         + CASE WHEN length({column}) > 23 AND substr({column}, 24, 1) BETWEEN '0' AND '9' AND substr({column}, 20, 1) = '.' \
+                         THEN 1000 ELSE 0 END{zone}"
                     ),
                 )
             }

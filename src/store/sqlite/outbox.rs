@@ -1,38 +1,21 @@
 //! Our own tables in SQLite: in the file of the orders table.
 
-use std::{sync::Arc, time::Duration};
-
 use async_trait::async_trait;
-use sqlx::{Sqlite as Driver, SqlitePool};
-use tokio::sync::Semaphore;
 
-use super::{moment::NOW, sorted, turn_to_write};
+use super::{connections::Connections, moment::NOW};
 use crate::store::{
     StoreError,
     outbox::{Backend, Link, Open, Parameters, Words, Work},
-    session::Session,
 };
-
-/// The store's connections, and the right to write that it shares out.
-#[derive(Debug)]
-pub(super) struct Connections {
-    pub(super) readers: SqlitePool,
-    pub(super) writer: SqlitePool,
-    pub(super) writing: Arc<Semaphore>,
-    pub(super) timeout: Duration,
-}
 
 #[async_trait]
 impl Backend for Connections {
     async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
-        Ok(Box::new(Session::<Driver>::take(&self.readers, self.timeout, sorted).await?))
+        Ok(Box::new(self.reader().await?))
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        let writing = turn_to_write(&self.writing).await?;
-        let mut session = Session::<Driver>::take(&self.writer, self.timeout, sorted).await?;
-        session.begin("BEGIN IMMEDIATE").await?;
-        Ok(Box::new(Open { session, _writing: Some(writing) }))
+        Ok(Box::new(Open(self.begin().await?)))
     }
 }
 
