@@ -24,6 +24,10 @@ use crate::{
 /// How many orders may be on the wheel; beyond that the sweep finds them when they are overdue.
 const CAPACITY: usize = 200_000;
 
+/// How long after its deadline a key is there still: Redis takes it for expired once its clock, which counts whole
+/// milliseconds, is past the deadline (`keyIsExpired` in its `db.c`).
+const EXPIRY: Duration = Duration::from_millis(1);
+
 /// How long after the touch the notification may take, before the order is offered without it.
 const GRACE: Duration = Duration::from_millis(20);
 
@@ -97,7 +101,7 @@ impl Pacer {
                 () = self.stop.cancelled() => return,
                 Some(orders) = self.upcoming.recv() => {
                     for Upcoming { id, deadline, at } in orders {
-                        wheel.insert(id, Appointment { at, deadline: Some(deadline) }, Step::Touch);
+                        wheel.insert(id, Appointment { at: at + EXPIRY, deadline: Some(deadline) }, Step::Touch);
                     }
                 }
                 Some(Later { id, trigger, at }) = self.later.recv() => {
