@@ -24,9 +24,9 @@ use crate::{
 /// How many orders may be on the wheel; beyond that the sweep finds them when they are overdue.
 const CAPACITY: usize = 200_000;
 
-/// How long after its deadline a key is there still: Redis takes it for expired once its clock, which counts whole
-/// milliseconds, is past the deadline (`keyIsExpired` in its `db.c`).
-const EXPIRY: Duration = Duration::from_millis(1);
+/// How long after its deadline a key is touched. Redis takes it for expired a millisecond after it (once its clock, which
+/// counts whole ones, is past the deadline: `keyIsExpired` in its `db.c`), and our timer adds half a one on average.
+const EXPIRY: Duration = Duration::from_micros(500);
 
 /// How long after the touch the notification may take, before the order is offered without it.
 const GRACE: Duration = Duration::from_millis(20);
@@ -219,8 +219,8 @@ impl Toucher {
             let keys = ids.iter().map(|id| self.keys.key(id)).collect();
             match self.commands.touch(keys, TOUCH_LIMIT).await {
                 // The keys are gone, and their notifications on the way.
-                Ok(there) if there < ids.len() as u64 => tokio::time::sleep(GRACE).await,
-                // The keys outlive their rows' deadlines: the rows decide, and nobody else will speak of them now.
+                Ok(0) => tokio::time::sleep(GRACE).await,
+                // Keys outlive their rows' deadlines: the rows decide, and nobody else will speak of them now.
                 Ok(_) => {}
                 Err(error) => {
                     debug!(%error, orders = ids.len(), "keys could not be touched; closing their orders without notification");
