@@ -170,6 +170,7 @@ async fn an_order_that_takes_too_long_in_mariadb() {
 
 on_each_database! {
     a_table_away_for_a_while
+    all_refused
     dead_letters_that_cannot_be_written
 }
 
@@ -222,10 +223,6 @@ async fn a_disk_full_for_a_while_in_postgres() {
 #[tokio::test]
 async fn a_disk_full_for_a_while_in_mariadb() {
     a_disk_full_for_a_while(Kind::MariaDb, "SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'refused';").await;
-}
-
-on_each_database! {
-    all_refused
 }
 
 /// Orders that the database refuses for their own sake are given up, also when there are no others.

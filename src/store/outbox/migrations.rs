@@ -47,9 +47,9 @@ impl Outbox {
     /// Creates our tables, or upgrades them; does nothing when they are up to date.
     ///
     /// # Errors
-    /// As the database says, sorted; [`StoreError::Conflict`] or [`StoreError::Locked`] when somebody else migrates, or is in the way, for too
-    /// long. What was done before stays done where a database can't take back the change of a table, and is passed
-    /// over the next time.
+    /// As the database says, sorted; [`StoreError::Conflict`] or [`StoreError::Locked`] when somebody else migrates, or is
+    /// in the way, for too long. What was done before stays done where a database can't take back the change of a table,
+    /// and is passed over the next time.
     pub async fn migrate(&self) -> Result<Migrated> {
         let began = Instant::now();
         loop {
