@@ -124,6 +124,15 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn close(&self);
 }
 
+/// What an update of orders has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Updated {
+    /// How many rows it changed.
+    pub changed: u64,
+    /// How many of the orders' rows have the closed status after it: a trigger may have set another.
+    pub closed: u64,
+}
+
 /// An open transaction. Dropping it without [`Transaction::commit`] rolls it back.
 #[async_trait]
 pub trait Transaction: Send {
@@ -147,18 +156,11 @@ pub trait Transaction: Send {
     /// As the database says, sorted; [`StoreError::Locked`] when somebody holds one of the rows.
     async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
 
-    /// Sets these orders, which must be locked and unpaid, to the closed status. Returns how many rows
-    /// changed; a trigger may have changed them otherwise.
+    /// Sets these orders, which must be locked and unpaid, to the closed status.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn update(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
-
-    /// Counts the rows of these orders that have the closed status now.
-    ///
-    /// # Errors
-    /// As the database says, sorted.
-    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
+    async fn update(&mut self, ids: &[OrderId]) -> Result<Updated, StoreError>;
 
     /// Reads what the events of these orders are to carry, as a JSON object for each: the columns that the configuration
     /// names, of orders that this transaction has closed. Nothing for an order that carries nothing.
@@ -222,7 +224,6 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     transaction.lock(&[]).await?;
     transaction.peek(&[]).await?;
     transaction.update(&[]).await?;
-    transaction.count_closed(&[]).await?;
     transaction.included(&[]).await?;
     transaction.run_close_sql(&[]).await?;
     transaction.record(&[]).await?;

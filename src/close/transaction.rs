@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     close::inbox::Pending,
     order::{OrderId, Row, Verdict, judge},
-    store::{NewEvent, Store, StoreError, Transaction},
+    store::{NewEvent, Store, StoreError, Transaction, Updated},
 };
 
 /// The verdict on an order; `Close` has been carried out and committed.
@@ -140,7 +140,7 @@ async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids:
 /// Closes these orders, or fails.
 async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &[OrderId]) -> Result<(), StoreError> {
     let expected = due.len() as u64;
-    let changed = transaction.update(due).await?;
+    let Updated { changed, closed } = transaction.update(due).await?;
     if changed > expected {
         return Err(StoreError::Rejected(format!("closing {expected} orders changed {changed} rows; an id is not unique")));
     }
@@ -156,7 +156,6 @@ async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &
         }
         return Err(StoreError::Conflict("an order that passed orders.filter no longer does".into()));
     }
-    let closed = transaction.count_closed(due).await?;
     if closed < expected {
         return Err(StoreError::Rejected(format!(
             "closing {expected} orders left {closed} with the closed status; a trigger on the table sets another"

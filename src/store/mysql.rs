@@ -24,7 +24,7 @@ use crate::{
     config::{Config, TimeZone},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -256,20 +256,16 @@ impl Transaction for Open {
         Ok(Vec::new())
     }
 
-    async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
+    async fn update(&mut self, ids: &[OrderId]) -> Result<Updated> {
         let schema = Arc::clone(&self.schema);
-        self.change(&schema.update, ids).await
-    }
-
-    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
-        let schema = Arc::clone(&self.schema);
+        let changed = self.change(&schema.update, ids).await?;
         let mut closed = 0;
         for batch in batches(ids) {
             let (sql, arguments) = schema.count_closed.bound(batch).map_err(sorted)?;
             let select = sqlx::query_scalar_with::<_, i64, MySqlArguments>(sql, arguments);
             closed += self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
         }
-        Ok(closed)
+        Ok(Updated { changed, closed })
     }
 
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {

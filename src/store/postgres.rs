@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, Cursor, DueQuery, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -225,14 +225,12 @@ impl Transaction for Open {
         }
     }
 
-    async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
+    async fn update(&mut self, ids: &[OrderId]) -> Result<Updated> {
         self.be_patient().await?;
-        self.change(self.schema.update.clone(), ids).await
-    }
-
-    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let changed = self.change(self.schema.update.clone(), ids).await?;
         let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(texts(ids));
-        Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
+        let closed = self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
+        Ok(Updated { changed, closed })
     }
 
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {

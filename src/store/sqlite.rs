@@ -18,7 +18,7 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
+        Catalogue, ClockReading, Cursor, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -102,7 +102,7 @@ impl Store for Sqlite {
     }
 
     async fn begin(&self) -> Result<Box<dyn Transaction>> {
-        Ok(Box::new(Open { session: self.connections.begin().await?, schema: self.schema() }))
+        Ok(Box::new(Open { session: self.connections.begin().await?, schema: self.schema(), triggers: true }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -142,7 +142,7 @@ impl Store for Sqlite {
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        rows(&mut self.connections.reader().await?, &self.schema(), ids, false).await
+        Ok(rows(&mut self.connections.reader().await?, &self.schema(), ids, false).await?.0)
     }
 
     fn outbox(&self) -> &Outbox {
@@ -158,18 +158,21 @@ impl Store for Sqlite {
 #[derive(Deserialize)]
 struct Read<'a>(#[serde(borrow)] Cow<'a, str>, Option<String>, Option<i64>);
 
-async fn rows(session: &mut Session<Driver>, schema: &Schema, ids: &[OrderId], locked: bool) -> Result<Vec<Row>> {
-    let select = sqlx::query_as::<_, (String, i64)>(schema.read.clone()).bind(schema.json(ids));
-    let (rows, now) = session.run(|connection| select.fetch_one(connection)).await?;
+/// Returns the rows of these orders, and whether the table has triggers.
+async fn rows(session: &mut Session<Driver>, schema: &Schema, ids: &[OrderId], locked: bool) -> Result<(Vec<Row>, bool)> {
+    let select = sqlx::query_as::<_, (String, i64, bool)>(schema.read.clone()).bind(schema.json(ids));
+    let (rows, now, triggers) = session.run(|connection| select.fetch_one(connection)).await?;
     let rows: Vec<Read<'_>> =
         serde_json::from_str(&rows).map_err(|error| StoreError::Rejected(format!("the rows of these orders can't be read: {error}")))?;
     let row = |Read(id, status, deadline)| Row { id: OrderId::from_database(&id), status, deadline, now, locked };
-    Ok(rows.into_iter().map(row).collect())
+    Ok((rows.into_iter().map(row).collect(), triggers))
 }
 
 struct Open {
     session: Session<Driver>,
     schema: Arc<Schema>,
+    /// Whether the table has triggers, as far as is known: one could give an order another status than it was set to.
+    triggers: bool,
 }
 
 impl Open {
@@ -183,11 +186,13 @@ impl Open {
 impl Transaction for Open {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
         // The transaction holds the only write lock that there is.
-        rows(&mut self.session, &self.schema, ids, true).await
+        let (rows, triggers) = rows(&mut self.session, &self.schema, ids, true).await?;
+        self.triggers = triggers;
+        Ok(rows)
     }
 
     async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        rows(&mut self.session, &self.schema, ids, false).await
+        Ok(rows(&mut self.session, &self.schema, ids, false).await?.0)
     }
 
     async fn close_due(&mut self, _: &[OrderId]) -> Result<Vec<Row>> {
@@ -195,13 +200,14 @@ impl Transaction for Open {
         Ok(Vec::new())
     }
 
-    async fn update(&mut self, ids: &[OrderId]) -> Result<u64> {
-        self.change(self.schema.update.clone(), ids).await
-    }
-
-    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+    async fn update(&mut self, ids: &[OrderId]) -> Result<Updated> {
+        let changed = self.change(self.schema.update.clone(), ids).await?;
+        if !self.triggers {
+            return Ok(Updated { changed, closed: changed });
+        }
         let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(self.schema.json(ids));
-        Ok(self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs())
+        let closed = self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
+        Ok(Updated { changed, closed })
     }
 
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {

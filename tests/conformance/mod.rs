@@ -205,6 +205,7 @@ mod sqlite {
         closing::a_trigger_that_drops_the_update,
         deadlines::deadline_in_iso_8601_with_t,
         misfits::numbers_that_may_have_a_fraction,
+        misfits::texts_that_become_numbers,
     }
 }
 
@@ -321,7 +322,7 @@ async fn closed_at_once(store: &dyn Store, texts: &[&str]) -> Vec<String> {
 
 /// Closes orders whose rows are locked, and runs the user's statements; returns how many changed.
 async fn change(transaction: &mut dyn Transaction, ids: &[OrderId]) -> Result<u64, StoreError> {
-    let changed = transaction.update(ids).await?;
+    let changed = transaction.update(ids).await?.changed;
     transaction.run_close_sql(ids).await?;
     Ok(changed)
 }

@@ -94,14 +94,30 @@ pub(super) fn rowid_alias(columns: &[Column]) -> Option<String> {
 
 /// Where the declaration does not say, the configured statuses do.
 pub(super) fn status_kind(column: &Column, config: &Config) -> Result<StatusKind, Misfit> {
-    match (Affinity::of(&column.declared), &config.orders.closed) {
+    let orders = &config.orders;
+    match (Affinity::of(&column.declared), &orders.closed) {
         (Affinity::Integer, _) | (Affinity::Blob | Affinity::Numeric, Status::Integer(_)) => Ok(StatusKind::Integer),
-        (Affinity::Text, _) | (Affinity::Blob | Affinity::Numeric, Status::Text(_)) => Ok(StatusKind::Text),
+        (Affinity::Numeric, Status::Text(_)) => match orders.unpaid.get().iter().chain([&orders.closed]).find(|status| is_number(status)) {
+            Some(number) => Err(Misfit(format!(
+                "orders.status: the column {} is {}, where SQLite keeps the text {:?} as a number; write all statuses as numbers, \
+                 without quotes, or declare the column as TEXT",
+                column.name,
+                shown(column),
+                number.text(),
+            ))),
+            None => Ok(StatusKind::Text),
+        },
+        (Affinity::Text, _) | (Affinity::Blob, Status::Text(_)) => Ok(StatusKind::Text),
         // It makes 0.0 of 0.
         (Affinity::Real, _) => {
             Err(Misfit(format!("orders.status: the column {} is {}; a status is a whole number or text", column.name, shown(column))))
         }
     }
+}
+
+/// Whether this status is a text that a NUMERIC column makes a number of.
+fn is_number(status: &Status) -> bool {
+    matches!(status, Status::Text(text) if text.trim().parse::<f64>().is_ok_and(f64::is_finite))
 }
 
 pub(super) fn id_kind(column: &Column) -> Result<IdKind, Misfit> {

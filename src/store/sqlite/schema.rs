@@ -96,7 +96,8 @@ impl Schema {
         let moment = Moment::new(&shown(deadline), &names.deadline, config)?;
         let id_kind = id_kind(id)?;
         let not_dead = own.not_dead(&format!("CAST({}.{} AS TEXT)", names.table, names.id));
-        let statements = Statements { config, names: &names, literals: &literals, moment: &moment, id: &id_kind, not_dead };
+        let statements =
+            Statements { config, schema: &schema, names: &names, literals: &literals, moment: &moment, id: &id_kind, not_dead };
 
         Ok(Self {
             read: statements.read(),
@@ -198,6 +199,7 @@ pub(super) async fn clock(session: &mut Session<Driver>) -> Result<ClockReading,
 /// What the statements are made of.
 struct Statements<'a> {
     config: &'a Config,
+    schema: &'a str,
     names: &'a Names,
     literals: &'a StatusLiterals,
     moment: &'a Moment,
@@ -246,14 +248,19 @@ impl Statements<'_> {
     }
 
     /// In: ?1 ids. Out: their rows as one JSON array of [id, status, deadline], since the driver takes longer to
-    /// hand over a thousand rows than SQLite to find them; and the clock. Locks nothing; the transaction has
-    /// locked everything.
+    /// hand over a thousand rows than SQLite to find them; the clock; and whether the table has triggers. Locks
+    /// nothing; the transaction has locked everything.
     fn read(&self) -> SqlStr {
         let Names { table, id, status, .. } = self.names;
         let (listed, valid, filter) = (self.listed(), self.valid(), filter_condition(self.config));
         let micros = self.moment.micros(plus_micros(self.config));
+        let triggers = format!(
+            "EXISTS (SELECT 1 FROM \"{schema}\".sqlite_schema WHERE type = 'trigger' AND tbl_name = '{name}' COLLATE NOCASE)",
+            schema = self.schema,
+            name = self.config.orders.table.name.replace('\'', "''"),
+        );
         sql(format!(
-            "SELECT json_group_array(json_array(CAST({id} AS TEXT), CAST({status} AS TEXT), {micros})), {NOW} \
+            "SELECT json_group_array(json_array(CAST({id} AS TEXT), CAST({status} AS TEXT), {micros})), {NOW}, {triggers} \
              FROM {table} WHERE {listed} AND {valid}{filter}"
         ))
     }
