@@ -162,6 +162,9 @@ pub trait Transaction: Send {
     /// As the database says, sorted.
     async fn update(&mut self, ids: &[OrderId]) -> Result<Updated, StoreError>;
 
+    /// Whether closures are recorded as events: `events.enabled` is set, and our tables are there.
+    fn records(&self) -> bool;
+
     /// Reads what the events of these orders are to carry, as a JSON object for each: the columns that the configuration
     /// names, of orders that this transaction has closed. Nothing for an order that carries nothing.
     ///
@@ -177,7 +180,7 @@ pub trait Transaction: Send {
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<(), StoreError>;
 
     /// Records these closures, which must have been made in this transaction, as events with their
-    /// deliveries. Does nothing unless `events.enabled` is set and our tables are there.
+    /// deliveries. Does nothing unless [`Transaction::records`].
     ///
     /// # Errors
     /// As the database says, sorted.

@@ -80,6 +80,8 @@ struct Rejected {
     since: Instant,
 }
 
+type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
+
 #[derive(Debug, Default)]
 struct State {
     /// What is being worked off, neighbours together.
@@ -89,11 +91,11 @@ struct State {
     /// Orders rejected before; they go one by one, so that they can't spoil a batch.
     alone: VecDeque<Pending>,
     turn: u32,
-    known: HashMap<OrderId, Stage, foldhash::quality::RandomState>,
+    known: ById<Stage>,
     /// The settled ids, oldest first.
     settled: VecDeque<(Instant, OrderId)>,
     resting: usize,
-    rejected: HashMap<OrderId, Rejected>,
+    rejected: ById<Rejected>,
     closed: bool,
 }
 
@@ -189,7 +191,10 @@ impl Inbox {
         match ending {
             Ending::Forgotten => state.forget(id),
             Ending::Settled => {
-                state.known.insert(id.clone(), Stage::Settled(now));
+                match state.known.get_mut(id) {
+                    Some(stage) => *stage = Stage::Settled(now),
+                    None => drop(state.known.insert(id.clone(), Stage::Settled(now))),
+                }
                 state.settled.push_back((now, id.clone()));
                 state.expire(now);
             }
@@ -245,8 +250,10 @@ impl Inbox {
 
     /// Returns what became of the last of these ids.
     fn admit<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger, seen: Option<Instant>) -> Offer {
+        let ids = ids.into_iter();
         let (mut queued, mut full, mut last) = (false, false, Offer::Known);
         let mut state = self.lock();
+        state.known.reserve(ids.size_hint().0);
         let now = Instant::now();
         for id in ids {
             last = state.admit(id, trigger, seen, self.capacity, now);

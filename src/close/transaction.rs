@@ -85,41 +85,53 @@ async fn judge_and_update(
     way: Way,
 ) -> Result<Vec<Verdict>, StoreError> {
     let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
-    let mut rows = match way {
+    let fused = match way {
         Way::Fused => fused(transaction, unpaid, &ids).await?,
-        Way::Stepwise => vec![None; ids.len()],
+        Way::Stepwise => None,
     };
-    let left = missing(&ids, &rows);
-    if !left.is_empty() {
-        fill(&mut rows, step_by_step(transaction, unpaid, &left).await?);
-    }
+    let rows = match fused {
+        Some(mut rows) => {
+            let left = missing(&ids, &rows);
+            if !left.is_empty() {
+                fill(&mut rows, step_by_step(transaction, unpaid, &left).await?);
+            }
+            rows
+        }
+        None => step_by_step(transaction, unpaid, &ids).await?,
+    };
     let verdicts: Vec<Verdict> = rows.iter().map(|row| judge(unpaid, row.as_ref())).collect();
     let closed = to_close(&ids, &verdicts);
     if !closed.is_empty() {
         // The user's statements may move these rows elsewhere.
-        let mut included = transaction.included(&closed).await?;
+        let included = if transaction.records() { Some(transaction.included(&closed).await?) } else { None };
         transaction.run_close_sql(&closed).await?;
-        let event = |((pending, row), verdict): ((&Pending, &Option<Row>), &Verdict)| {
-            let row = row.as_ref().filter(|_| is_close(verdict))?;
-            let data = included.remove(&pending.id).map_or("{}".into(), Into::into);
-            Some(NewEvent { order: pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: pending.trigger, data })
-        };
-        let events: Vec<NewEvent> = batch.iter().zip(&rows).zip(&verdicts).filter_map(event).collect();
-        transaction.record(&events).await?;
+        if let Some(mut included) = included {
+            let event = |((pending, row), verdict): ((&Pending, &Option<Row>), &Verdict)| {
+                let row = row.as_ref().filter(|_| is_close(verdict))?;
+                let data = included.remove(&pending.id).map_or("{}".into(), Into::into);
+                Some(NewEvent { order: pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: pending.trigger, data })
+            };
+            let events: Vec<NewEvent> = batch.iter().zip(&rows).zip(&verdicts).filter_map(event).collect();
+            transaction.record(&events).await?;
+        }
     }
     Ok(verdicts)
 }
 
-/// Closes as many of these orders as one statement can, and returns their rows.
-async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Rows, StoreError> {
-    let rows = in_places(transaction.close_due(ids).await?, ids)?;
+/// Closes as many of these orders as one statement can, and returns their rows; `None` where that is none at all.
+async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Option<Rows>, StoreError> {
+    let rows = transaction.close_due(ids).await?;
+    if rows.is_empty() {
+        return Ok(None);
+    }
+    let rows = in_places(rows, ids)?;
     for row in rows.iter().flatten() {
         let verdict = judge(unpaid, Some(row));
         if !is_close(&verdict) {
             return Err(StoreError::Conflict(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)));
         }
     }
-    Ok(rows)
+    Ok(Some(rows))
 }
 
 /// Reads the rows of these orders, and closes those that are unpaid, due and locked.

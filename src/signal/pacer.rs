@@ -36,7 +36,7 @@ const TOUCH_LIMIT: Duration = Duration::from_millis(300);
 const REST: Duration = Duration::from_secs(1);
 
 /// How many appointments are kept at a time.
-const GROUP: usize = 1_000;
+const GROUP: usize = 5_000;
 
 /// More orders than this at one instant are offered at once: the way through Redis would cost the crowd more
 /// time than it takes to close it, and Redis finds so many expired keys by itself.

@@ -268,6 +268,10 @@ impl Transaction for Open {
         Ok(Updated { changed, closed })
     }
 
+    fn records(&self) -> bool {
+        self.schema.recorder.is_some()
+    }
+
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
         let schema = Arc::clone(&self.schema);
         let Some(statement) = &schema.included else { return Ok(HashMap::new()) };

@@ -233,6 +233,10 @@ impl Transaction for Open {
         Ok(Updated { changed, closed })
     }
 
+    fn records(&self) -> bool {
+        self.schema.recorder.is_some()
+    }
+
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
         let Some(sql) = self.schema.included.clone() else { return Ok(HashMap::new()) };
         let select = sqlx::query_as::<_, (String, String)>(sql).bind(texts(ids));

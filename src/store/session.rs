@@ -100,20 +100,23 @@ where
 
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
         self.execute(sqlx::SqlSafeStr::into_sql_str("COMMIT")).await?;
-        self.ended();
+        self.ended().await;
         Ok(())
     }
 
     pub(super) async fn rollback(mut self) {
         if !self.busy && self.execute(sqlx::SqlSafeStr::into_sql_str("ROLLBACK")).await.is_ok() {
-            self.ended();
+            self.ended().await;
         }
     }
 
-    fn ended(mut self) {
+    async fn ended(mut self) {
         self.in_transaction = false;
         if let Some(mut home) = self.home.take() {
             *home = Some(self);
+            drop(home);
+            // The runtime runs whose turn it is next on this very thread: now, not after all that follows from the end.
+            tokio::task::yield_now().await;
         }
     }
 }

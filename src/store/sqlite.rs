@@ -164,8 +164,12 @@ async fn rows(session: &mut Session<Driver>, schema: &Schema, ids: &[OrderId], l
     let (rows, now, triggers) = session.run(|connection| select.fetch_one(connection)).await?;
     let rows: Vec<Read<'_>> =
         serde_json::from_str(&rows).map_err(|error| StoreError::Rejected(format!("the rows of these orders can't be read: {error}")))?;
-    let row = |Read(id, status, deadline)| Row { id: OrderId::from_database(&id), status, deadline, now, locked };
-    Ok((rows.into_iter().map(row).collect(), triggers))
+    let row = |(place, Read(id, status, deadline)): (usize, Read<'_>)| {
+        // Numbers come in the order in which they are asked for, and are spared another copy.
+        let asked = ids.get(place).filter(|asked| asked.as_str() == id);
+        Row { id: asked.map_or_else(|| OrderId::from_database(&id), OrderId::clone), status, deadline, now, locked }
+    };
+    Ok((rows.into_iter().enumerate().map(row).collect(), triggers))
 }
 
 struct Open {
@@ -208,6 +212,10 @@ impl Transaction for Open {
         let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(self.schema.json(ids));
         let closed = self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
         Ok(Updated { changed, closed })
+    }
+
+    fn records(&self) -> bool {
+        self.schema.recorder.is_some()
     }
 
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
