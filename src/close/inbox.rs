@@ -6,7 +6,7 @@
 //! its tries.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -67,8 +67,8 @@ pub enum Ending {
 
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    Queued,
-    InHand,
+    /// Queued or in hand.
+    Open,
     Settled(Instant),
     Resting { until: Option<Instant> },
 }
@@ -278,15 +278,20 @@ impl Inbox {
 
 impl State {
     fn admit(&mut self, id: &OrderId, trigger: Trigger, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
-        match self.known.get(id) {
-            Some(Stage::Queued | Stage::InHand) => return Offer::Known,
-            Some(Stage::Settled(at)) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
-            Some(Stage::Resting { until }) if until.is_none_or(|until| until > now) => return Offer::Known,
-            Some(Stage::Settled(_) | Stage::Resting { .. }) | None => {}
+        let full = self.closed || self.queued() >= capacity;
+        let known = self.known.entry(id.clone());
+        if let Entry::Occupied(known) = &known {
+            match known.get() {
+                Stage::Open => return Offer::Known,
+                Stage::Settled(at) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
+                Stage::Resting { until } if until.is_none_or(|until| until > now) => return Offer::Known,
+                Stage::Settled(_) | Stage::Resting { .. } => {}
+            }
         }
-        if self.closed || self.queued() >= capacity {
+        if full {
             return Offer::Full;
         }
+        known.insert_entry(Stage::Open);
         let rejections = self.rejected.get(id).map_or(0, |rejected| rejected.times);
         let pending = Pending { id: id.clone(), trigger, rejections };
         if rejections == 0 {
@@ -295,23 +300,16 @@ impl State {
             self.resting -= 1;
             self.alone.push_back(pending);
         }
-        self.known.insert(id.clone(), Stage::Queued);
         Offer::Queued
     }
 
     fn next_batch(&mut self, max: usize) -> Vec<Pending> {
         self.turn = self.turn.wrapping_add(1);
         let alone_first = self.queued() == 0 || self.turn.is_multiple_of(ALONE_TURN);
-        let batch: Vec<Pending> = match self.alone.pop_front_if(|_| alone_first) {
+        match self.alone.pop_front_if(|_| alone_first) {
             Some(pending) => vec![pending],
             None => self.next_of_run(max),
-        };
-        for pending in &batch {
-            if let Some(stage) = self.known.get_mut(&pending.id) {
-                *stage = Stage::InHand;
-            }
         }
-        batch
     }
 
     /// A run is all that had arrived when it began, so nobody waits for more than two. In a crowd it goes in
