@@ -70,7 +70,9 @@ enum Stage {
     /// Queued or in hand.
     Open,
     Settled(Instant),
-    Resting { until: Option<Instant> },
+    Resting {
+        until: Option<Instant>,
+    },
 }
 
 /// An order that is rejected, and will be tried again.
