@@ -18,7 +18,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 
 test: ## formatting, lints and all tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
-	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the tests start private servers of their own)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql pgbouncer=pgbouncer,the tests start private servers of their own)
 	$(call if_installed,fmt,--check)
 	$(call if_installed,clippy,--all-targets -- -D warnings)
 	$(call with_servers,$(CARGO) test)

@@ -19,6 +19,8 @@ pub struct Catalogue {
     pub zone_matters: bool,
     /// What the orders table is.
     pub table: TableKind,
+    /// Whether policies of the table decide which of its rows this user sees.
+    pub row_security: bool,
     /// The index that serves the sweep.
     pub sweep_index: IndexAdvice,
     /// The index that serves the look-up by id.
@@ -100,6 +102,7 @@ pub(super) struct Asked {
     pub(super) product: String,
     pub(super) clock: ClockReading,
     pub(super) table: TableKind,
+    pub(super) row_security: bool,
     /// Id, the deadline's stored text, and its meaning.
     pub(super) sample: Option<(String, String, Option<i64>)>,
     /// The same of an order that the sweep comes across too late.
@@ -122,7 +125,8 @@ impl Described {
     }
 
     pub(super) fn catalogue(&self, asked: Asked) -> Catalogue {
-        let Asked { product, clock, table, sample, swept_late, indexes, drops_implied, create_sweep_index, create_id_index } = asked;
+        let Asked { product, clock, table, row_security, sample, swept_late, indexes, drops_implied, create_sweep_index, create_id_index } =
+            asked;
         let [id, status, deadline] = self.columns.each_ref().map(|column| column.name.as_str());
         let name_of = |serves: &dyn Fn(&Index) -> bool| indexes.iter().find(|index| serves(index)).map(|index| index.name.clone());
         let create = |statement, columns: &[&str]| match table {
@@ -134,6 +138,7 @@ impl Described {
             product,
             clock,
             table,
+            row_security,
             sweep_index: IndexAdvice {
                 found: name_of(&|index| index.serves_sweep(status, deadline, drops_implied)),
                 create: create(create_sweep_index, &[status, deadline, id]),

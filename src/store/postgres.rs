@@ -3,6 +3,7 @@
 mod catalogue;
 mod moment;
 mod outbox;
+mod pooler;
 mod schema;
 mod zone;
 
@@ -57,6 +58,7 @@ impl Postgres {
     pub(super) async fn open(config: &Config) -> Result<Self, OpenError> {
         let timeout = config.database.timeout.get();
         let options: PgConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
+        pooler::refuse_shared_sessions(&options, super::acquire_timeout(config)).await?;
         let zone = zone::session_zone(config).await?;
         let setup = format!(
             // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.

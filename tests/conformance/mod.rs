@@ -14,6 +14,7 @@ mod misfits;
 mod names;
 mod neighbours;
 mod outbox;
+mod poolers;
 mod row_counts;
 mod statuses;
 mod sweeping;
@@ -152,6 +153,9 @@ mod postgres {
         sweeping::reads_only_what_is_due_by_the_proposed_index,
         names::a_table_in_another_schema,
         names::a_partitioned_table,
+        poolers::a_pooler_that_shares_sessions,
+        poolers::a_pooler_that_does_not_know_the_driver,
+        poolers::a_pooler_that_pools_by_session,
         transactions::a_locked_row_is_skipped_and_peeked,
         transactions::two_closers_share_a_batch,
         transactions::a_killed_server_is_unavailable_until_it_returns,

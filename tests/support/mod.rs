@@ -13,6 +13,8 @@ pub mod database;
 pub mod mariadb;
 /// One-shot commands: with environment variables, on a terminal, without a configuration file.
 pub mod one_shot;
+/// A PgBouncer.
+pub mod pgbouncer;
 /// Ports that nobody uses.
 pub mod ports;
 /// A PostgreSQL server.

@@ -72,9 +72,7 @@ impl Postgres {
     }
 
     fn new(options: Options, home: PathBuf, folder: Option<tempfile::TempDir>) -> Self {
-        if let Some(user) = &other_user() {
-            std::os::unix::fs::chown(&home, Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("root may give a folder away");
-        }
+        give_away(&home);
         let mut initdb = process::mortal_as(user_name().as_deref(), process::find_program(&["initdb"]));
         initdb.current_dir(&home).arg("-D").arg(home.join("data"));
         initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
@@ -156,7 +154,7 @@ impl Drop for Postgres {
     }
 }
 
-/// `initdb` and `postgres` refuse to run as root.
+/// `initdb`, `postgres` and `pgbouncer` refuse to run as root.
 fn other_user() -> Option<User> {
     unistd::geteuid().is_root().then(|| {
         let found = ["postgres", "nobody"].iter().find_map(|name| User::from_name(name).ok().flatten());
@@ -164,7 +162,15 @@ fn other_user() -> Option<User> {
     })
 }
 
-fn user_name() -> Option<String> {
+/// Gives a folder to that user.
+pub(super) fn give_away(folder: &Path) {
+    if let Some(user) = &other_user() {
+        std::os::unix::fs::chown(folder, Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("root may give a folder away");
+    }
+}
+
+/// That user's name, for [`process::mortal_as`].
+pub(super) fn user_name() -> Option<String> {
     other_user().map(|user| user.name)
 }
 

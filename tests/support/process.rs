@@ -167,7 +167,7 @@ pub fn find_program(names: &[&str]) -> PathBuf {
             return found;
         }
     }
-    panic!("none of {names:?} is installed; tests need redis-server, postgresql and mariadb-server");
+    panic!("none of {names:?} is installed; tests need redis-server, postgresql, pgbouncer and mariadb-server");
 }
 
 /// Sends what a server says to a file, so that a failure can show it.

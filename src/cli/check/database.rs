@@ -43,6 +43,13 @@ pub(super) async fn examine(config: &Config) -> Examination {
         format!("{} at {}, answers in {:.1} ms", catalogue.product, config.database.url, asked.as_secs_f64() * 2000.0),
     ));
     examination.add(mapping(config, &catalogue));
+    if catalogue.row_security {
+        examination.add(Finding::warn(
+            "row security",
+            "policies of the table decide which orders this user sees; one that they hide is never closed",
+            "see that a policy for SELECT and UPDATE lets this user see every order, or ALTER ROLE ... BYPASSRLS",
+        ));
+    }
     examination.add(index("sweep index", &catalogue, &catalogue.sweep_index, "the sweep reads the whole table"));
     examination.add(index("id index", &catalogue, &catalogue.id_index, "each look-up reads the whole table"));
     if catalogue.id_index.found.is_some() && !catalogue.id_is_unique {

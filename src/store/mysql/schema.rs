@@ -174,6 +174,7 @@ impl Schema {
             product: self.server.product.clone(),
             clock,
             table: self.table.kind(),
+            row_security: false,
             sample,
             swept_late: None,
             indexes,

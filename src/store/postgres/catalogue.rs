@@ -69,6 +69,7 @@ pub(super) struct Relation {
     pub(super) qualified: String,
     partitioned: bool,
     view: bool,
+    pub(super) row_security: bool,
     /// Whether its user has triggers that run after an UPDATE; RETURNING does not show what they do.
     pub(super) has_after_triggers: bool,
 }
@@ -87,6 +88,7 @@ pub(super) async fn relation(session: &mut Session<Driver>, oid: i64) -> Result<
     let select = sqlx::query_as::<_, Relation>(
         "SELECT n.nspname::text AS schema, c.relname::text AS name, format('%I.%I', n.nspname, c.relname) AS qualified,
                 c.relkind = 'p' AS partitioned, c.relkind IN ('v', 'm') AS view,
+                row_security_active(c.oid) AS row_security,
                 EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
                         AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) AS has_after_triggers -- 16 is UPDATE, 2 is BEFORE
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",

@@ -229,6 +229,7 @@ impl Schema {
             product,
             clock,
             table: kind,
+            row_security: self.relation.row_security,
             sample,
             swept_late: None,
             indexes,

@@ -160,6 +160,7 @@ impl Schema {
             product,
             clock,
             table: table_kind(session, &self.schema, &self.table).await?,
+            row_security: false,
             sample,
             swept_late,
             indexes,

@@ -286,6 +286,25 @@ async fn a_user_who_may_not_update() {
 }
 
 #[tokio::test]
+async fn policies_that_may_hide_orders() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Postgres).await;
+    let name = shop.database.url.rsplit('/').next().expect("a name").replace("test_", "p_")[..20].to_owned();
+    shop.database
+        .execute(&format!(
+            "CREATE ROLE {name} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}; ALTER TABLE orders ENABLE ROW LEVEL SECURITY"
+        ))
+        .await;
+    let settings = shop.settings_with(&redis).set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
+    let report = Report::of(&settings, 0).await;
+    assert_eq!(report.wrong(), ["row security"]);
+    assert!(report.mend("row security").contains("BYPASSRLS"), "{:#?}", report.findings);
+    shop.database.execute(&format!("ALTER ROLE {name} BYPASSRLS")).await;
+    assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
+    shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+}
+
+#[tokio::test]
 async fn a_database_that_is_down() {
     let redis = good_redis();
     for scheme in ["postgres", "mysql"] {
