@@ -58,6 +58,7 @@ impl Postgres {
     pub(super) async fn open(config: &Config) -> Result<Self, OpenError> {
         let timeout = config.database.timeout.get();
         let options: PgConnectOptions = config.database.url.secret().parse().map_err(super::unusable_url)?;
+        let options = options.application_name("order-closer");
         pooler::refuse_shared_sessions(&options, super::acquire_timeout(config)).await?;
         let zone = zone::session_zone(config).await?;
         let setup = format!(
@@ -74,7 +75,7 @@ impl Postgres {
                 let setup = setup.clone();
                 Box::pin(async move { connection.execute(sqlx::raw_sql(AssertSqlSafe(setup))).await.map(drop) })
             })
-            .connect_lazy_with(options.application_name("order-closer"));
+            .connect_lazy_with(options);
         let mut session = Session::take(&pool, timeout, sorted).await?;
         let schema = Schema::read(&mut session, config, &zone, None).await?;
         drop(session);

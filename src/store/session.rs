@@ -1,7 +1,12 @@
 //! One connection in use: every statement has a time limit, and a connection in an unknown state is
 //! closed, so that its server rolls back, and never returned to the pool.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use sqlx::{Connection, Database, Executor, Pool, SqlStr, pool::PoolConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -17,6 +22,7 @@ pub(super) type Shared<DB> = Arc<Mutex<Option<Session<DB>>>>;
 /// A connection taken from the pool.
 pub(super) struct Session<DB: Database> {
     connection: PoolConnection<DB>,
+    taken: Instant,
     timeout: Duration,
     sorted: fn(sqlx::Error) -> StoreError,
     /// A statement was sent and its end has not been seen.
@@ -50,19 +56,20 @@ where
 {
     pub(super) async fn take(pool: &Pool<DB>, timeout: Duration, sorted: fn(sqlx::Error) -> StoreError) -> Result<Self, StoreError> {
         let connection = acquire(pool, timeout).await.map_err(sorted)?;
-        Ok(Self { connection, timeout, sorted, busy: false, in_transaction: false, home: None })
+        Ok(Self { connection, taken: Instant::now(), timeout, sorted, busy: false, in_transaction: false, home: None })
     }
 
-    /// Takes the session that all share, as soon as nobody else has it. It does not go through the pool, which would ping it
-    /// after each transaction, in a task for which the next one waits.
+    /// Takes the session that all share for so long, as soon as nobody else has it. It does not go through the pool each
+    /// time, which would ping it after each transaction, in a task for which the next one waits.
     pub(super) async fn take_turn(
         shared: &Shared<DB>,
+        kept: Duration,
         pool: &Pool<DB>,
         timeout: Duration,
         sorted: fn(sqlx::Error) -> StoreError,
     ) -> Result<Self, StoreError> {
         let mut home = Arc::clone(shared).lock_owned().await;
-        let mut session = match home.take() {
+        let mut session = match home.take().filter(|session| session.taken.elapsed() < kept) {
             Some(session) => session,
             None => Self::take(pool, timeout, sorted).await?,
         };

@@ -69,6 +69,7 @@ pub(super) struct Relation {
     pub(super) qualified: String,
     partitioned: bool,
     view: bool,
+    /// Whether policies decide which of its rows its user sees.
     pub(super) row_security: bool,
     /// Whether its user has triggers that run after an UPDATE; RETURNING does not show what they do.
     pub(super) has_after_triggers: bool,

@@ -1,5 +1,5 @@
-//! Poolers that give each transaction whichever session is free. What we set of a session, its time zone and time limits, would
-//! be missing in the next one, and stay behind for other programs.
+//! Poolers that give each transaction whichever session is free. What we set of a session, its time zone and time limits,
+//! would be missing in the next one, and stay behind for other programs.
 
 use std::time::Duration;
 

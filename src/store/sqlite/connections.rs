@@ -10,6 +10,9 @@ use sqlx::{
 use super::{Result, sorted};
 use crate::store::session::{Session, Shared};
 
+/// For how long a connection is used: a backup that took the file's place meanwhile is another file.
+const KEPT: Duration = Duration::from_mins(1);
+
 /// The connections to a file.
 #[derive(Debug, Clone)]
 pub(super) struct Connections {
@@ -26,7 +29,7 @@ impl Connections {
     pub(super) fn new(options: &SqliteConnectOptions, readers: u32, timeout: Duration, acquire: Duration) -> Self {
         let pool = |connections| {
             // There is no server that could have gone away.
-            let pool = SqlitePoolOptions::new().test_before_acquire(false).max_connections(connections);
+            let pool = SqlitePoolOptions::new().test_before_acquire(false).max_connections(connections).max_lifetime(KEPT);
             pool.acquire_timeout(acquire).connect_lazy_with(options.clone())
         };
         Self { readers: pool(readers), writers: pool(1), writer: Shared::default(), timeout }
@@ -39,7 +42,7 @@ impl Connections {
 
     /// A transaction that holds the only write lock that there is.
     pub(super) async fn begin(&self) -> Result<Session<Driver>> {
-        let mut session = Session::take_turn(&self.writer, &self.writers, self.timeout, sorted).await?;
+        let mut session = Session::take_turn(&self.writer, KEPT, &self.writers, self.timeout, sorted).await?;
         session.begin("BEGIN IMMEDIATE").await?;
         Ok(session)
     }
