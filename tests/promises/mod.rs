@@ -73,6 +73,11 @@ async fn listening(settings: &Settings) -> Daemon {
     daemon
 }
 
+/// Without a look ahead, and with a sweep that never comes, only notifications close orders.
+fn by_notification_alone(settings: Settings) -> Settings {
+    settings.set("sweep.ahead", "0s").set("sweep.every", "1h")
+}
+
 /// Fails unless every closed order was closed on time.
 fn assert_on_time(outcome: &Outcome) {
     let late: Vec<_> = outcome.closed.iter().filter(|(_, millis)| **millis > ON_TIME_MILLIS).collect();

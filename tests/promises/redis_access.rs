@@ -2,20 +2,19 @@
 
 use std::{fs, path::Path};
 
-use super::{assert_on_time, listening};
+use super::{assert_on_time, by_notification_alone, listening};
 use crate::support::{Daemon, Kind, Redis, Settings, Shop, mariadb::MariaDb, shop::key, wait};
 
-/// Twenty orders close, and some of them by notification.
+/// Twenty orders close, by their notifications.
 async fn assert_closes_by_notification(redis: &Redis, shop: &Shop, settings: &Settings) -> Daemon {
-    let daemon = listening(settings).await;
+    let daemon = listening(&by_notification_alone(settings.clone())).await;
     shop.orders_due_in(1..=20, 2_500).await;
     shop.write_keys(redis, 0).await;
     shop.until_all_settled().await;
     daemon.stop().await;
     assert_on_time(&shop.assert_outcome().await);
     let summary = daemon.summary();
-    assert_eq!(summary.count("closed"), 20);
-    assert!(summary.count("expired") > 0 && summary.count("heard") > 0, "{summary:?}");
+    assert_eq!((summary.count("closed"), summary.count("expired")), (20, 20), "{summary:?}");
     daemon
 }
 
@@ -137,8 +136,7 @@ async fn foreign_databases_are_heard_or_not() {
     for (listen, hears) in [("all", true), ("own", false)] {
         let redis = Redis::start();
         let shop = Shop::open(Kind::Postgres).await;
-        // Without a look ahead and with a sweep that never comes, only notifications close orders.
-        let settings = shop.settings_with(&redis).set("redis.listen", listen).set("sweep.ahead", "0s").set("sweep.every", "1h");
+        let settings = by_notification_alone(shop.settings_with(&redis).set("redis.listen", listen));
         let daemon = listening(&settings).await;
         shop.orders_due_in(1..=20, 500).await;
         wait::until("due", async || shop.overdue().await == 20).await;
