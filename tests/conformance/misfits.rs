@@ -87,7 +87,7 @@ pub async fn types_that_do_not_fit(database: Database) {
     }
 }
 
-/// A status that reads 0.00 is not 0 to the judge, and an id that reads 7.0 is nobody's.
+/// To the judge, a status that reads 4 is not '04'.
 pub async fn texts_that_become_numbers(database: Database) {
     create_orders(&database, "integer", "string", time_type(database.kind)).await;
     for (unpaid, closed, number) in [("0", "closed", "\"0\""), ("pending", "04", "\"04\"")] {
@@ -96,6 +96,7 @@ pub async fn texts_that_become_numbers(database: Database) {
     }
 }
 
+/// A status that reads 0.00 is not 0 to the judge, and an id that reads 7.0 is nobody's.
 pub async fn numbers_that_may_have_a_fraction(database: Database) {
     let time = time_type(database.kind);
     let cases = match database.kind {
