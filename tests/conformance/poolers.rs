@@ -7,10 +7,13 @@ use crate::support::{Settings, pgbouncer::PgBouncer, postgres::Postgres};
 
 const ACCEPTING: &str = "ignore_startup_parameters = extra_float_digits";
 
+fn name(database: &Database) -> &str {
+    database.url.rsplit('/').next().expect("a URL ends with the database")
+}
+
 /// The settings of a daemon that goes through this PgBouncer.
 fn through(pooler: &PgBouncer, database: &Database) -> Settings {
-    let name = database.url.rsplit('/').next().expect("a URL ends with the database");
-    settings(database).set("database.url", pooler.url(name))
+    settings(database).set("database.url", pooler.url(name(database)))
 }
 
 async fn misfit(settings: &Settings) -> String {
@@ -22,16 +25,17 @@ async fn misfit(settings: &Settings) -> String {
 
 pub async fn a_pooler_that_shares_sessions(database: Database) {
     plain_orders(&database).await;
-    let pooler = PgBouncer::start(Postgres::shared().port(), &["pool_mode = transaction", ACCEPTING]);
-    let message = misfit(&through(&pooler, &database)).await;
-    assert!(message.contains("database.url") && message.contains("shares sessions"), "{message}");
-    // Nor has it left anything behind for whoever comes next.
-    let name = database.url.rsplit('/').next().expect("a URL ends with the database");
-    let next = sqlx::PgPool::connect(&pooler.url(name)).await.expect("PgBouncer takes clients");
-    for limit in ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
-        let sql = sqlx::AssertSqlSafe(format!("SHOW {limit}"));
-        let shown: String = sqlx::Row::get(&sqlx::raw_sql(sql).fetch_one(&next).await.expect("a setting is shown"), 0);
-        assert_eq!(shown, "0", "{limit}");
+    for mode in ["pool_mode = transaction", "pool_mode = statement"] {
+        let pooler = PgBouncer::start(Postgres::shared().port(), &[mode, ACCEPTING]);
+        let message = misfit(&through(&pooler, &database)).await;
+        assert!(message.contains("database.url") && message.contains("shares sessions"), "{mode}: {message}");
+        // Nor has it left anything behind for whoever comes next.
+        let next = sqlx::PgPool::connect(&pooler.url(name(&database))).await.expect("PgBouncer takes clients");
+        for limit in ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"] {
+            let sql = sqlx::AssertSqlSafe(format!("SHOW {limit}"));
+            let shown: String = sqlx::Row::get(&sqlx::raw_sql(sql).fetch_one(&next).await.expect("a setting is shown"), 0);
+            assert_eq!(shown, "0", "{limit}");
+        }
     }
 }
 
