@@ -160,3 +160,32 @@ async fn a_locked_sqlite_file() {
     assert_eq!(shop.assert_outcome().await.closed.len(), 100);
     assert_eq!(daemon.summary().count("rejected"), 0);
 }
+
+/// A backup takes the file's place while the daemon has the file open.
+#[tokio::test]
+async fn a_restored_backup_in_sqlite() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.orders_due_in(1..=20, -1_000).await;
+    let file = shop.database.url.trim_start_matches("sqlite://");
+    let backup = format!("{file}.backup");
+    shop.database.execute(&format!("VACUUM INTO '{backup}'")).await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    shop.until_all_settled().await;
+    for log in ["-wal", "-shm"] {
+        std::fs::remove_file(format!("{file}{log}")).expect("the file is in WAL mode");
+    }
+    std::fs::rename(&backup, file).expect("a file can be renamed");
+    let restored = sqlx::SqlitePool::connect(&shop.database.url).await.expect("the backup can be opened");
+    // The daemon opens the file anew once a minute.
+    wait::within(2 * wait::LIMIT, "the orders of the backup are closed", async || {
+        let open: i64 = sqlx::query_scalar("SELECT count(*) FROM orders WHERE status = 0").fetch_one(&restored).await.expect("a number");
+        open == 0
+    })
+    .await;
+    daemon.stop().await;
+    assert_eq!(daemon.summary().count("closed"), 40, "each in the file and again in its backup");
+    let closures: i64 = sqlx::query_scalar("SELECT count(*) FROM closures").fetch_one(&restored).await.expect("a number");
+    let sound: String = sqlx::query_scalar("PRAGMA integrity_check").fetch_one(&restored).await.expect("a word");
+    assert_eq!((closures, sound.as_str()), (20, "ok"));
+}
