@@ -80,12 +80,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
 
-    /// Begins a transaction, READ COMMITTED where the database has a choice.
+    /// Begins a transaction, READ COMMITTED where the database has a choice, that waits so long for each lock that another
+    /// transaction holds.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when no connection can be had, [`StoreError::Locked`] when somebody holds the whole
-    /// database.
-    async fn begin(&self) -> Result<Box<dyn Transaction>, StoreError>;
+    /// [`StoreError::Unavailable`] when no connection can be had, [`StoreError::Locked`] when another transaction holds the
+    /// whole database.
+    async fn begin(&self, wait: LockWait) -> Result<Box<dyn Transaction>, StoreError>;
 
     /// Reads one page of unpaid orders that are due within a horizon. Locks nothing.
     ///
@@ -122,6 +123,16 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Closes all connections.
     async fn close(&self);
+}
+
+/// How long a transaction waits for a lock that another transaction holds, before it gives up with
+/// [`StoreError::Locked`]. Rows of orders are never waited for, but by [`Transaction::close_due`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockWait {
+    /// As long as a statement that commits by itself takes: 20 ms, where the database counts so finely.
+    Briefly,
+    /// As little as the database knows: 1 ms in PostgreSQL, not at all in MariaDB, 1 s in MySQL.
+    Never,
 }
 
 /// What an update of orders has done.
@@ -222,7 +233,7 @@ async fn connect(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As the database says, sorted.
 pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
-    let mut transaction = store.begin().await?;
+    let mut transaction = store.begin(LockWait::Briefly).await?;
     transaction.close_due(&[]).await?;
     transaction.lock(&[]).await?;
     transaction.peek(&[]).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     close::inbox::Pending,
     order::{OrderId, Row, Verdict, judge},
-    store::{NewEvent, Store, StoreError, Transaction, Updated},
+    store::{LockWait, NewEvent, Store, StoreError, Transaction, Updated},
 };
 
 /// The verdict on an order; `Close` has been carried out and committed.
@@ -39,7 +39,7 @@ pub(super) enum Way {
 pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way: Way) -> Result<Vec<Judged>, StoreError> {
     // Somebody has the whole database, and with it each of these orders.
     let all_locked = || Ok(batch.iter().map(|_| Judged::locked()).collect());
-    let mut transaction = match store.begin().await {
+    let mut transaction = match store.begin(LockWait::Briefly).await {
         Err(StoreError::Locked(_)) => return all_locked(),
         begun => begun?,
     };

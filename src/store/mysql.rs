@@ -24,7 +24,7 @@ use crate::{
     config::{Config, TimeZone},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
+        Catalogue, ClockReading, DueQuery, LockWait, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -163,9 +163,10 @@ impl Store for MySql {
         Ok(())
     }
 
-    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+    async fn begin(&self, _: LockWait) -> Result<Box<dyn Transaction>> {
         let mut session = self.session().await?;
-        session.begin("START TRANSACTION").await?;
+        // MySQL makes 1 of the 0, the least that it knows; MariaDB counts whole seconds, too, but knows 0.
+        session.begin("SET SESSION innodb_lock_wait_timeout = 0; START TRANSACTION").await?;
         Ok(Box::new(Open { session, schema: self.schema() }))
     }
 

@@ -11,7 +11,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{
-    AssertSqlSafe, Executor, PgPool, Postgres as Driver, SqlSafeStr, SqlStr,
+    AssertSqlSafe, Executor, PgPool, Postgres as Driver, SqlStr,
     error::DatabaseError,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
@@ -22,7 +22,7 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
+        Catalogue, ClockReading, Cursor, DueQuery, LockWait, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -33,11 +33,14 @@ use outbox::Connections;
 use schema::Schema;
 use zone::SessionZone;
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-
-/// An UPDATE can't skip locked rows. It waits for a payment that is just committing; for a longer one it
-/// gives up, so that SKIP LOCKED can close the others.
-const BEGIN_IMPATIENT: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'";
+/// The beginning of a transaction. An UPDATE can't skip locked rows: it waits for a payment that is just committing, and for
+/// a longer one it gives up, so that the others can close. Zero would mean to wait for ever.
+const fn begin_sql(wait: LockWait) -> &'static str {
+    match wait {
+        LockWait::Briefly => "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'",
+        LockWait::Never => "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '1ms'",
+    }
+}
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -133,12 +136,10 @@ impl Store for Postgres {
         Ok(())
     }
 
-    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+    async fn begin(&self, wait: LockWait) -> Result<Box<dyn Transaction>> {
         let mut session = self.session().await?;
-        let schema = self.schema();
-        let impatient = schema.close_due.is_some();
-        session.begin(if impatient { BEGIN_IMPATIENT } else { BEGIN }).await?;
-        Ok(Box::new(Open { session, schema, impatient }))
+        session.begin(begin_sql(wait)).await?;
+        Ok(Box::new(Open { session, schema: self.schema() }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -190,8 +191,6 @@ impl Store for Postgres {
 struct Open {
     session: Session<Driver>,
     schema: Arc<Schema>,
-    /// Locks are waited for only as long as [`BEGIN_IMPATIENT`] says.
-    impatient: bool,
 }
 
 impl Open {
@@ -199,21 +198,11 @@ impl Open {
         let statement = sqlx::query(sql).bind(texts(ids));
         Ok(self.session.run(|connection| statement.execute(connection)).await?.rows_affected())
     }
-
-    /// From here on, waits for locks as long as any session of ours.
-    async fn be_patient(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.impatient) {
-            let set = format!("SET LOCAL lock_timeout = {}", super::LOCK_WAIT.as_millis());
-            self.session.execute(AssertSqlSafe(set).into_sql_str()).await?;
-        }
-        Ok(())
-    }
 }
 
 #[async_trait]
 impl Transaction for Open {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        self.be_patient().await?;
         rows(&mut self.session, self.schema.lock.clone(), ids, true).await
     }
 
@@ -229,7 +218,6 @@ impl Transaction for Open {
     }
 
     async fn update(&mut self, ids: &[OrderId]) -> Result<Updated> {
-        self.be_patient().await?;
         let changed = self.change(self.schema.update.clone(), ids).await?;
         let select = sqlx::query_scalar::<_, i64>(self.schema.count_closed.clone()).bind(texts(ids));
         let closed = self.session.run(|connection| select.fetch_one(connection)).await?.unsigned_abs();
@@ -250,7 +238,6 @@ impl Transaction for Open {
     async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
         let schema = Arc::clone(&self.schema);
         for statement in &schema.close_sql {
-            self.be_patient().await?;
             for ids in statement.runs(ids) {
                 let changed = self.change(statement.sql.clone(), ids).await?;
                 statement.check(ids, changed)?;
@@ -261,7 +248,6 @@ impl Transaction for Open {
 
     async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
         let Some(recorder) = self.schema.recorder.clone() else { return Ok(()) };
-        self.be_patient().await?;
         recorder.record(&mut self.session, events).await
     }
 

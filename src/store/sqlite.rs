@@ -18,7 +18,8 @@ use crate::{
     config::Config,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction, Updated,
+        Catalogue, ClockReading, Cursor, DueQuery, LockWait, Misfit, NewEvent, OpenError, Outbox, Page, Store, StoreError, Transaction,
+        Updated,
         error::{Class, sort},
         mapping::horizon_micros,
         paging::Paging,
@@ -101,7 +102,7 @@ impl Store for Sqlite {
         Ok(())
     }
 
-    async fn begin(&self) -> Result<Box<dyn Transaction>> {
+    async fn begin(&self, _: LockWait) -> Result<Box<dyn Transaction>> {
         Ok(Box::new(Open { session: self.connections.begin().await?, schema: self.schema(), triggers: true }))
     }
 

@@ -29,7 +29,7 @@ use std::{
 use order_closer::{
     config,
     order::{OrderId, Row, Verdict, judge},
-    store::{self, DueQuery, OpenError, Store, StoreError, Transaction},
+    store::{self, DueQuery, LockWait, OpenError, Store, StoreError, Transaction},
 };
 
 use crate::support::{Database, Kind, Settings, process};
@@ -278,7 +278,7 @@ fn ids<T: AsRef<str>>(store: &dyn Store, texts: &[T]) -> Vec<OrderId> {
 }
 
 async fn begin(store: &dyn Store) -> Box<dyn Transaction> {
-    store.begin().await.expect("a transaction can begin")
+    store.begin(LockWait::Briefly).await.expect("a transaction can begin")
 }
 
 /// Which of these orders can be locked, sorted.

@@ -2,7 +2,7 @@
 
 use order_closer::{
     order::{Verdict, judge},
-    store::{StoreError, rehearse},
+    store::{LockWait, StoreError, rehearse},
 };
 
 use super::{
@@ -163,7 +163,7 @@ pub async fn a_dropped_transaction_leaves_nothing(database: Database) {
         drop(half_closed(&*store).await);
         // The server rolls back when it sees the connection close.
         wait::until("the dropped transaction's lock is gone", async || {
-            let Ok(mut transaction) = store.begin().await else { return false };
+            let Ok(mut transaction) = store.begin(LockWait::Briefly).await else { return false };
             let rows = transaction.lock(&ids(&*store, &["1"])).await;
             transaction.rollback().await;
             rows.is_ok_and(|rows| rows.len() == 1)
@@ -232,7 +232,7 @@ pub async fn waiting_for_a_lock_ends(database: Database) {
     let mut other = database.begin().await;
     other.execute("UPDATE stock SET n = 10").await;
     let outcome = async {
-        let mut transaction = store.begin().await?;
+        let mut transaction = store.begin(LockWait::Briefly).await?;
         let rows = transaction.lock(&ids(&*store, &["1"])).await?;
         let closed = change(&mut *transaction, &ids(&*store, &["1"])).await;
         transaction.rollback().await;
@@ -300,7 +300,7 @@ pub async fn a_killed_server_is_unavailable_until_it_returns(database: Database)
     mariadb.iter().for_each(MariaDb::kill);
     assert!(matches!(in_flight.commit().await, Err(StoreError::Unavailable(_))));
     assert!(matches!(idle.lock(&ids(&*store, &["2"])).await, Err(StoreError::Unavailable(_))));
-    assert!(matches!(store.begin().await.map(drop), Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.begin(LockWait::Briefly).await.map(drop), Err(StoreError::Unavailable(_))));
     assert!(matches!(store.count_overdue().await, Err(StoreError::Unavailable(_))));
     postgres.iter_mut().for_each(Postgres::start_again);
     mariadb.iter_mut().for_each(MariaDb::start_again);

@@ -27,7 +27,7 @@ impl Backend for Connections {
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
         let mut session = Session::<Driver>::take(&self.pool, self.timeout, sorted).await?;
-        session.begin("START TRANSACTION").await?;
+        session.begin("SET SESSION innodb_lock_wait_timeout = 1; START TRANSACTION").await?;
         Ok(Box::new(Open(session)))
     }
 }
