@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    close::{Closer, Inbox, Stats, Summary, Worker},
+    close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Keeper, Relay},
     signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep},
@@ -121,7 +121,7 @@ struct Daemon {
 impl Daemon {
     fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|RedisError(reason)| RunError::Configuration(reason))?;
-        let inbox = Arc::new(Inbox::new(config.close.inbox));
+        let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
@@ -135,11 +135,11 @@ impl Daemon {
             inbox: Arc::clone(&inbox),
             closer: Closer::new(Arc::clone(&store)),
             batch_size: config.close.batch_size,
-            retry: config.close.retry.clone(),
             later,
             closed,
             stats: Arc::clone(&stats),
-            trouble: Arc::default(),
+            outage: Arc::new(Outage::new(Arc::clone(&store))),
+            follow: Follow::Daemon,
             stop: stop.clone(),
         };
         let sweep = Sweep {
@@ -168,10 +168,7 @@ impl Daemon {
             stop: stop.clone(),
         };
 
-        let mut workers = JoinSet::new();
-        for _ in 0..config.close.workers {
-            workers.spawn(worker.clone().run());
-        }
+        let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
         others.spawn(pacer.run());
         others.spawn(sweep.run());

@@ -2,23 +2,28 @@
 //! lock, judge, update, batch after batch.
 //!
 //! An id may arrive any number of times, early, late or invented: what happens to the order is decided
-//! in the transaction alone. Batches that conflict are retried, batches that fail are split until the order
-//! that causes it stands alone.
+//! in the transaction alone. A batch that fails goes into the inbox's lane `alone`, whose workers find out by which of its
+//! orders; the workers of all others go on.
 //!
-//! Whose fault a failure is, no error code tells. What fails with no order at all ([`crate::store::examine`]) is the
-//! fault of the database or its tables: it is waited for, and counts against nobody. What fails for an order
-//! alone counts against that order. If its error speaks of the database, as a full disk's does, the order is given up
-//! only if another has been closed meanwhile, or if no other fails.
+//! Whose fault a failure is, no error code tells. An order that another transaction holds is tried again until that
+//! ends. One that the database refuses loses an attempt, unless three different orders are refused and none is
+//! closed: then it is not theirs. A transaction that does not even begin has nothing to do with its orders, which wait.
 
+mod alone;
 mod closer;
+mod closures;
 mod inbox;
+mod outage;
+mod outcome;
+mod queue;
 mod stats;
 mod transaction;
 mod trouble;
 mod worker;
 
-pub use closer::{Closed, Closer, Looked, Outcome, Unfinished};
-pub use inbox::{Ending, Inbox, Offer, Pending};
+pub use closer::{Closer, Ending};
+pub use inbox::{Consequence, Inbox, Offer, Pending};
+pub use outage::Outage;
+pub use outcome::{Closed, Looked, Outcome, UNDONE};
 pub use stats::{Lateness, Stats, Summary, millis};
-pub use trouble::Trouble;
-pub use worker::{Later, Worker};
+pub use worker::{ALONE, Follow, Later, Worker};

@@ -5,10 +5,12 @@
 
 mod id;
 mod judge;
+mod row;
 mod time;
 
 pub use id::{Charset, IdKind, MAX_ID_BYTES, NotAnId, OrderId};
-pub use judge::{Row, Verdict, judge};
+pub use judge::{Verdict, judge};
+pub use row::Row;
 pub use time::rfc3339;
 
 use serde::Serialize;

@@ -4,7 +4,7 @@
 //! rows. What to do with a row is decided elsewhere ([`crate::order::judge`]); the dialects only
 //! speak SQL. All three sit the same exam: `tests/conformance`.
 //!
-//! Failures are sorted once, in [`StoreError`], by what to do next; [`examine`] tells whose fault they are.
+//! Failures are sorted once, in [`StoreError`], by what to do next.
 
 mod catalogue;
 mod close_sql;
@@ -99,6 +99,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn count_overdue(&self) -> Result<u64, StoreError>;
+
+    /// Whether the database can be reached, and written to, right now.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn reach(&self) -> Result<(), StoreError> {
+        self.clock().await.map(drop)
+    }
 
     /// Reads the database's clock.
     ///
@@ -245,19 +253,6 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Tells whose fault it is when a closure has failed: whatever fails with no order at all, by the catalogue as it is
-/// now, is no order's fault.
-///
-/// # Errors
-/// What the database, its tables or its rights are at fault with.
-pub async fn examine(store: &dyn Store) -> Result<(), StoreError> {
-    store.refresh().await.map_err(|error| match error {
-        OpenError::Misfit(misfit) => StoreError::Rejected(misfit.to_string()),
-        OpenError::Store(error) => error,
-    })?;
-    rehearse(store).await
-}
-
 /// Refuses to close orders without recording it when that is what the configuration asks for.
 ///
 /// # Errors
@@ -275,11 +270,11 @@ fn unusable_url(error: sqlx::Error) -> Misfit {
     Misfit(format!("database.url can't be used: {error}"))
 }
 
-/// How many connections a store may open: one for each worker, one for the sweep, one for whoever asks, and
-/// one for each target of events.
+/// How many connections a store may open: one for each worker, two for orders tried alone, one for the sweep, one for whoever
+/// asks, and one for each target of events.
 fn connections(config: &Config) -> u32 {
     let targets = if config.events.enabled { config.events.targets().count() } else { 0 };
-    u32::try_from(config.close.workers + targets).unwrap_or(u32::MAX).saturating_add(2)
+    u32::try_from(config.close.workers + targets).unwrap_or(u32::MAX).saturating_add(4)
 }
 
 /// How long a statement may wait for a row that somebody holds, where the database can be told so

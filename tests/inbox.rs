@@ -1,24 +1,82 @@
-//! The inbox: bounded, each id once, a short memory, and rejected orders that rest.
+//! The inbox: bounded, each id once, three lanes of which none holds up another, and memories that end by the clock.
 
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use order_closer::{
-    close::{Ending, Inbox, Offer},
+    close::{Closed, Consequence, Inbox, Looked, Offer, Outcome, Pending},
+    config::{Retry, Span},
     order::{OrderId, Trigger},
 };
 use proptest::prelude::*;
+use tokio::time::{Instant, advance};
 
 fn id(number: usize) -> OrderId {
     OrderId::from_database(&number.to_string())
 }
 
+/// Three attempts, a second and two apart.
+fn retry() -> Retry {
+    Retry { attempts: 3, initial: Span::from_secs(1), max: Span::from_secs(2) }
+}
+
+fn inbox(capacity: usize) -> Inbox {
+    Inbox::new(capacity, retry())
+}
+
+fn hint(inbox: &Inbox, number: usize) -> Offer {
+    inbox.offer_hint(&id(number), Trigger::Expired)
+}
+
+fn due(inbox: &Inbox, numbers: impl IntoIterator<Item = usize>) -> Offer {
+    let ids: Vec<OrderId> = numbers.into_iter().map(id).collect();
+    inbox.offer_due(&ids, Trigger::Pacer)
+}
+
+fn found(inbox: &Inbox, number: usize) -> Offer {
+    inbox.offer_found(&id(number), Trigger::Sweep, Instant::now())
+}
+
 async fn take(inbox: &Inbox, max: usize) -> Vec<String> {
     let batch = inbox.take(max).await.expect("the inbox is open");
     batch.into_iter().map(|pending| pending.id.to_string()).collect()
+}
+
+/// What the lane `alone` has right now.
+async fn alone(inbox: &Inbox) -> Option<Vec<Pending>> {
+    tokio::time::timeout(Duration::ZERO, inbox.take_alone()).await.ok().flatten()
+}
+
+fn numbers(group: &[Pending]) -> Vec<&str> {
+    group.iter().map(|pending| pending.id.as_str()).collect()
+}
+
+fn settle(inbox: &Inbox, pending: Pending, outcome: Outcome) -> Vec<Consequence> {
+    inbox.settle(vec![Looked { pending, outcome }])
+}
+
+fn closed() -> Outcome {
+    Outcome::Closed(Closed { lateness: Duration::ZERO, deadline: 0 })
+}
+
+fn locked() -> Outcome {
+    Outcome::Locked { reason: "held".into() }
+}
+
+fn rejected() -> Outcome {
+    Outcome::Rejected { reason: "refused".into() }
+}
+
+/// Brings these orders into the lane `alone`, and takes them from it.
+async fn suspects(inbox: &Inbox, range: impl IntoIterator<Item = usize>) -> Vec<Pending> {
+    due(inbox, range);
+    let batch = inbox.take(1_000).await.expect("the inbox is open");
+    let count = batch.len();
+    inbox.isolate(batch, true);
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        taken.extend(alone(inbox).await.expect("suspects are tried at once"));
+    }
+    taken
 }
 
 /// Whether somebody has asked for a sweep since the last time.
@@ -27,129 +85,322 @@ async fn sweep_was_wanted(inbox: &Inbox) -> bool {
     tokio::time::timeout(Duration::from_millis(1), inbox.sweep_wanted()).await.is_ok()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_id_is_held_once_until_it_is_settled_and_remembered_then() {
-    let inbox = Inbox::new(10);
-    assert_eq!(inbox.offer(&id(1), Trigger::Expired), Offer::Queued);
-    assert_eq!(inbox.offer(&id(1), Trigger::Pacer), Offer::Known, "it is queued");
-    assert_eq!(take(&inbox, 10).await, ["1"]);
-    assert_eq!(inbox.offer(&id(1), Trigger::Sweep), Offer::Known, "it is in hand");
-    inbox.finish(&id(1), Ending::Settled);
-    assert_eq!(inbox.offer(&id(1), Trigger::Expired), Offer::Known, "it was just settled");
+    let inbox = inbox(10);
+    assert_eq!(hint(&inbox, 1), Offer::Queued);
+    assert_eq!(hint(&inbox, 1), Offer::Known, "it is queued");
+    let batch = inbox.take(10).await.expect("the inbox is open");
+    assert_eq!(found(&inbox, 1), Offer::Known, "it is in hand");
+    settle(&inbox, batch[0].clone(), closed());
+    assert_eq!(hint(&inbox, 1), Offer::Known, "it was just settled");
     assert_eq!(inbox.waiting(), 0);
+    advance(Duration::from_mins(2)).await;
+    assert_eq!(hint(&inbox, 1), Offer::Queued, "that is forgotten");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_table_shows_unpaid_overrides_an_older_memory_only() {
-    let inbox = Inbox::new(10);
+    let inbox = inbox(10);
     let before = Instant::now();
-    inbox.offer(&id(1), Trigger::Expired);
-    take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Settled);
+    due(&inbox, [1]);
+    let batch = inbox.take(1).await.expect("the inbox is open");
+    advance(Duration::from_millis(1)).await;
+    settle(&inbox, batch[0].clone(), closed());
     assert_eq!(inbox.offer_found(&id(1), Trigger::Sweep, before), Offer::Known, "the table was read before the order was settled");
-    assert_eq!(inbox.offer_found(&id(1), Trigger::Sweep, Instant::now()), Offer::Queued, "the order was opened again");
+    advance(Duration::from_millis(1)).await;
+    assert_eq!(found(&inbox, 1), Offer::Queued, "the order was opened again");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_order_that_is_open_again_is_heard_of_again() {
-    let inbox = Inbox::new(10);
-    inbox.offer(&id(1), Trigger::Expired);
-    take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Settled);
+    let inbox = inbox(10);
+    due(&inbox, [1]);
+    let batch = inbox.take(1).await.expect("the inbox is open");
+    settle(&inbox, batch[0].clone(), closed());
+    advance(Duration::from_millis(1)).await;
     inbox.reopen(&id(1), Instant::now());
-    assert_eq!(inbox.offer(&id(1), Trigger::Expired), Offer::Queued);
+    assert_eq!(hint(&inbox, 1), Offer::Queued);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_full_inbox_refuses_and_asks_for_a_sweep() {
-    let inbox = Inbox::new(2);
+    let inbox = inbox(2);
     for number in 1..=2 {
-        assert_eq!(inbox.offer(&id(number), Trigger::Expired), Offer::Queued);
+        assert_eq!(due(&inbox, [number]), Offer::Queued);
     }
     assert!(!sweep_was_wanted(&inbox).await);
-    assert_eq!(inbox.offer(&id(3), Trigger::Expired), Offer::Full);
+    assert_eq!(due(&inbox, [3]), Offer::Full);
     assert!(sweep_was_wanted(&inbox).await);
     assert_eq!(take(&inbox, 1).await, ["1"]);
     inbox.space().await;
-    assert_eq!(inbox.offer(&id(3), Trigger::Sweep), Offer::Queued);
+    assert_eq!(found(&inbox, 3), Offer::Queued);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_crowd_is_queued_as_far_as_there_is_space() {
-    let inbox = Inbox::new(3);
-    inbox.offer(&id(2), Trigger::Expired);
-    inbox.offer_all(&[id(1), id(2), id(3)], Trigger::Pacer);
+    let inbox = inbox(3);
+    due(&inbox, [2]);
+    due(&inbox, [1, 2, 3]);
     assert!(!sweep_was_wanted(&inbox).await);
-    inbox.offer_all(&[id(4), id(1)], Trigger::Pacer);
+    due(&inbox, [4, 1]);
     assert!(sweep_was_wanted(&inbox).await);
     assert_eq!(take(&inbox, 10).await, ["2", "1", "3"]);
 }
 
-#[tokio::test]
-async fn a_rejected_order_rests_and_then_goes_alone() {
-    let inbox = Inbox::new(10);
-    inbox.offer(&id(1), Trigger::Expired);
-    take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Resting { rejections: 1, since: Instant::now(), until: Some(Instant::now() + Duration::from_millis(20)) });
-    assert_eq!(inbox.offer_found(&id(1), Trigger::Sweep, Instant::now()), Offer::Known, "it rests");
-    let offered = async || {
-        while inbox.offer(&id(1), Trigger::Sweep) != Offer::Queued {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), offered()).await.expect("its rest ends");
-    inbox.offer(&id(2), Trigger::Expired);
-    inbox.offer(&id(3), Trigger::Expired);
-    let mut batches = BTreeSet::new();
-    for _ in 0..2 {
-        batches.insert(take(&inbox, 10).await);
-    }
-    assert_eq!(batches, BTreeSet::from([vec!["1".to_owned()], vec!["2".to_owned(), "3".to_owned()]]));
-}
-
 /// In a crowd, neighbours in the table go together; whoever comes later is not mixed in.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_crowd_goes_in_the_order_of_ids() {
-    let inbox = Inbox::new(100);
-    for number in [100, 7, 30, 9, 10, 8] {
-        inbox.offer(&id(number), Trigger::Expired);
-    }
+    let inbox = inbox(100);
+    due(&inbox, [100, 7, 30, 9, 10, 8]);
     assert_eq!(take(&inbox, 2).await, ["7", "8"]);
-    inbox.offer(&id(1), Trigger::Expired);
+    due(&inbox, [1]);
     assert_eq!(take(&inbox, 2).await, ["9", "10"]);
     assert_eq!(take(&inbox, 3).await, ["30", "100", "1"]);
 }
 
-#[tokio::test]
-async fn an_order_that_is_given_up_is_left_alone() {
-    let inbox = Inbox::new(10);
-    inbox.offer(&id(1), Trigger::Expired);
-    take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Resting { rejections: 8, since: Instant::now(), until: None });
-    assert_eq!(inbox.offer_found(&id(1), Trigger::Sweep, Instant::now()), Offer::Known);
+/// Thousands of forged hints leave the facts their space and their turns.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_hints_holds_up_no_fact() {
+    let inbox = inbox(100);
+    let dropped = (1_000..2_000).filter(|number| hint(&inbox, *number) == Offer::Full).count();
+    assert_eq!(dropped, 975, "hints have a limit of their own");
+    assert_eq!(due(&inbox, [1]), Offer::Queued);
+    assert_eq!(found(&inbox, 2), Offer::Queued);
+    assert_eq!(take(&inbox, 10).await, ["1"]);
+    assert_eq!(take(&inbox, 10).await, ["2"]);
+    assert_eq!(take(&inbox, 10).await.len(), 10, "and then the hints");
 }
 
-#[tokio::test]
-async fn rejected_orders_have_their_turn_under_load() {
-    let inbox = Inbox::new(100);
-    inbox.offer(&id(0), Trigger::Expired);
-    take(&inbox, 1).await;
-    inbox.finish(&id(0), Ending::Resting { rejections: 1, since: Instant::now(), until: Some(Instant::now()) });
-    for number in 1..=50 {
-        inbox.offer(&id(number), Trigger::Expired);
+#[tokio::test(start_paused = true)]
+async fn every_lane_has_its_share() {
+    let inbox = inbox(1_000);
+    due(&inbox, 0..200);
+    for number in 1_000..1_200 {
+        found(&inbox, number);
+        hint(&inbox, number + 1_000);
     }
-    assert_eq!(inbox.offer(&id(0), Trigger::Sweep), Offer::Queued);
-    let mut seen = Vec::new();
-    while inbox.waiting() > 0 {
-        seen.push(take(&inbox, 5).await);
+    let mut shares = [0; 3];
+    for _ in 0..40 {
+        let batch = take(&inbox, 1).await;
+        shares[batch[0].parse::<usize>().expect("a number") / 1_000] += 1;
     }
-    let turn = seen.iter().position(|batch| *batch == ["0"]).expect("it was taken, and alone");
-    assert!(turn < 5, "it came as batch {turn} of {}", seen.len());
+    assert!(shares[0] >= 25, "what is due now goes first: {shares:?}");
+    assert!(shares[1] >= 8 && shares[2] >= 4, "{shares:?}");
+}
+
+/// What waited out an outage is no longer what falls due now.
+#[tokio::test(start_paused = true)]
+async fn what_falls_due_goes_before_what_has_waited() {
+    let inbox = inbox(1_000);
+    due(&inbox, 1..=500);
+    assert_eq!(take(&inbox, 1).await, ["1"], "a run has begun");
+    advance(Duration::from_secs(1)).await;
+    due(&inbox, [900]);
+    assert_eq!(take(&inbox, 10).await, ["900"]);
+    assert_eq!(take(&inbox, 10).await.len(), 10);
+}
+
+/// A row that was read is worth more than a hint, which is forgotten then.
+#[tokio::test(start_paused = true)]
+async fn a_fact_overtakes_the_hint_of_its_order() {
+    let inbox = inbox(100);
+    hint(&inbox, 1);
+    hint(&inbox, 2);
+    assert_eq!(due(&inbox, [2]), Offer::Queued);
+    assert_eq!(due(&inbox, [2]), Offer::Known);
+    assert_eq!(take(&inbox, 10).await, ["2"]);
+    assert_eq!(take(&inbox, 10).await, ["1"], "each once");
+    assert_eq!(inbox.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_is_halved_until_its_orders_stand_alone() {
+    let inbox = inbox(100);
+    due(&inbox, 1..=8);
+    let batch = inbox.take(8).await.expect("the inbox is open");
+    inbox.isolate(batch, false);
+    let mut sizes = Vec::new();
+    let mut closed_ones = Vec::new();
+    while let Some(group) = alone(&inbox).await {
+        sizes.push(group.len());
+        if group.iter().any(|pending| pending.id == id(3)) {
+            if let [one] = group.as_slice() {
+                settle(&inbox, one.clone(), locked());
+            } else {
+                inbox.isolate(group, false);
+            }
+        } else {
+            closed_ones.extend(group.iter().map(|pending| pending.id.clone()));
+            assert_eq!(inbox.settle(group.into_iter().map(|pending| Looked { pending, outcome: closed() }).collect()), []);
+        }
+    }
+    assert_eq!(sizes, [4, 2, 2, 1, 1, 4]);
+    assert_eq!(closed_ones.len(), 7);
+    assert_eq!(inbox.left(), [(id(3), "held".to_owned(), true)]);
+}
+
+/// A held order comes again and again, without growing pauses; the first that closes brings all others at once.
+#[tokio::test(start_paused = true)]
+async fn held_orders_are_tried_again_and_all_at_once_when_one_closes() {
+    let inbox = inbox(100);
+    for pending in suspects(&inbox, 1..=5).await {
+        settle(&inbox, pending, locked());
+    }
+    for round in 0..20 {
+        let began = Instant::now();
+        for _ in 1..=5 {
+            let group = inbox.take_alone().await.expect("the inbox is open");
+            settle(&inbox, group[0].clone(), locked());
+        }
+        let pause = began.elapsed();
+        assert!(pause <= Duration::from_millis(if round == 0 { 21 } else { 1_000 }), "round {round} took {pause:?}");
+        assert!(round == 0 || pause >= Duration::from_millis(100), "round {round} took {pause:?}");
+    }
+    assert_eq!(inbox.held().map(|(orders, _)| orders), Some(5));
+    let first = inbox.take_alone().await.expect("the inbox is open");
+    let at = Instant::now();
+    settle(&inbox, first[0].clone(), closed());
+    for _ in 0..4 {
+        let group = inbox.take_alone().await.expect("the inbox is open");
+        settle(&inbox, group[0].clone(), closed());
+    }
+    assert_eq!(at.elapsed(), Duration::ZERO);
+    assert_eq!(inbox.held(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_order_rests_ever_longer_and_is_given_up() {
+    let inbox = inbox(100);
+    let one = suspects(&inbox, [1]).await.remove(0);
+    let Some(Consequence::Retried { attempts: 1, pause, .. }) = settle(&inbox, one, rejected()).pop() else { panic!("it is tried again") };
+    assert!(pause >= Duration::from_secs(1), "{pause:?}");
+    assert_eq!(found(&inbox, 1), Offer::Known, "it rests");
+    assert!(alone(&inbox).await.is_none());
+    let began = Instant::now();
+    let group = inbox.take_alone().await.expect("the inbox is open");
+    assert!(began.elapsed() >= pause);
+    assert_eq!(group[0].attempts, 1);
+    let again = settle(&inbox, group[0].clone(), rejected());
+    assert!(matches!(again.as_slice(), [Consequence::Retried { attempts: 2, .. }]), "{again:?}");
+    let group = inbox.take_alone().await.expect("the inbox is open");
+    let last = settle(&inbox, group[0].clone(), rejected());
+    assert!(matches!(last.as_slice(), [Consequence::GivenUp(dead)] if dead.attempts == 3), "{last:?}");
+    assert_eq!(found(&inbox, 1), Offer::Known, "it is in hand until it is given up");
+    inbox.given_up(&id(1), false);
+    assert_eq!(found(&inbox, 1), Offer::Known);
+    advance(Duration::from_hours(25)).await;
+    assert_eq!(found(&inbox, 1), Offer::Queued, "everything has an end by the clock");
+}
+
+/// One that was paid meanwhile is found out by its next try, whoever has paid it.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_order_that_was_paid_is_forgotten() {
+    let inbox = inbox(100);
+    let one = suspects(&inbox, [1]).await.remove(0);
+    settle(&inbox, one, rejected());
+    let group = inbox.take_alone().await.expect("the inbox is open");
+    settle(&inbox, group[0].clone(), Outcome::Settled { status: Some("1".into()) });
+    assert_eq!((inbox.waiting(), inbox.left()), (0, Vec::new()));
+}
+
+/// When nothing closes any more, no order is to blame, however often it fails; and all are tried at once when one closes.
+#[tokio::test(start_paused = true)]
+async fn what_all_orders_suffer_is_no_orders_fault() {
+    let inbox = inbox(1_000);
+    let mut said = Vec::new();
+    for pending in suspects(&inbox, 1..=50).await {
+        said.extend(settle(&inbox, pending, rejected()));
+    }
+    assert_eq!(said.iter().filter(|one| matches!(one, Consequence::Retried { .. })).count(), 2, "{said:?}");
+    assert_eq!(said.iter().filter(|one| matches!(one, Consequence::AllRefused(_))).count(), 1, "{said:?}");
+    let began = Instant::now();
+    let mut tries = 0;
+    while began.elapsed() < Duration::from_mins(10) {
+        let group = inbox.take_alone().await.expect("the inbox is open");
+        assert_eq!(settle(&inbox, group[0].clone(), rejected()), []);
+        tries += 1;
+    }
+    assert!((100..200).contains(&tries), "{tries} tries in ten minutes");
+    // One that has not failed yet waits for none of them.
+    let fresh = suspects(&inbox, [99]).await.remove(0);
+    let said = settle(&inbox, fresh, closed());
+    assert!(matches!(said.as_slice(), [Consequence::Recovered]), "{said:?}");
+    let at = Instant::now();
+    for _ in 0..50 {
+        let group = inbox.take_alone().await.expect("the inbox is open");
+        assert!(group[0].attempts <= 2, "each failure has counted once: {group:?}");
+        assert_eq!(settle(&inbox, group[0].clone(), closed()), []);
+    }
+    assert!(at.elapsed() < Duration::from_secs(5), "{:?}", at.elapsed());
+    assert_eq!(inbox.waiting(), 0);
+}
+
+/// Three orders that are refused for their own sake end, since others close.
+#[tokio::test(start_paused = true)]
+async fn orders_that_are_to_blame_are_given_up_while_others_close() {
+    let inbox = inbox(1_000);
+    for pending in suspects(&inbox, 1..=10).await {
+        settle(&inbox, pending, rejected());
+    }
+    let (mut given_up, mut next) = (0, 100);
+    for _ in 0..200 {
+        while let Some(group) = alone(&inbox).await {
+            for consequence in settle(&inbox, group[0].clone(), rejected()) {
+                if let Consequence::GivenUp(dead) = consequence {
+                    inbox.given_up(&dead.id, true);
+                    given_up += 1;
+                }
+            }
+        }
+        due(&inbox, [next]);
+        let batch = inbox.take(1).await.expect("the inbox is open");
+        for consequence in settle(&inbox, batch[0].clone(), closed()) {
+            if let Consequence::GivenUp(dead) = consequence {
+                inbox.given_up(&dead.id, true);
+                given_up += 1;
+            }
+        }
+        next += 1;
+        advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!((given_up, inbox.waiting()), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_whose_closure_was_undone_is_given_up_at_once() {
+    let inbox = inbox(10);
+    due(&inbox, [1]);
+    let batch = inbox.take(1).await.expect("the inbox is open");
+    let said = settle(&inbox, batch[0].clone(), Outcome::Undone);
+    assert!(matches!(said.as_slice(), [Consequence::GivenUp(dead)] if dead.error.contains("undone")), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_idle_when_each_order_was_tried() {
+    let inbox = Arc::new(inbox(10));
+    inbox.idle().await;
+    due(&inbox, [1, 2]);
+    let batch = inbox.take(2).await.expect("the inbox is open");
+    let waiting = tokio::spawn({
+        let inbox = Arc::clone(&inbox);
+        async move { inbox.idle().await }
+    });
+    inbox.isolate(batch, true);
+    for outcome in [locked(), closed()] {
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        let group = alone(&inbox).await.expect("a suspect");
+        assert_eq!(numbers(&group).len(), 1);
+        settle(&inbox, group[0].clone(), outcome);
+    }
+    // The held one waits for its next try, and was tried.
+    tokio::time::timeout(Duration::from_millis(1), waiting).await.expect("it is idle").expect("no panic");
 }
 
 #[tokio::test]
 async fn closing_ends_every_worker() {
-    let inbox = Arc::new(Inbox::new(10));
+    let inbox = Arc::new(inbox(10));
     let workers: Vec<_> = (0..3)
         .map(|_| {
             let inbox = Arc::clone(&inbox);
@@ -160,7 +411,7 @@ async fn closing_ends_every_worker() {
     for worker in workers {
         assert_eq!(tokio::time::timeout(Duration::from_secs(60), worker).await.expect("it ends").unwrap(), None);
     }
-    assert_eq!(inbox.offer(&id(1), Trigger::Expired), Offer::Full);
+    assert_eq!(hint(&inbox, 1), Offer::Full);
 }
 
 #[derive(Debug, Clone)]
@@ -178,17 +429,18 @@ proptest! {
         prop_oneof![(0_usize..8).prop_map(Step::Offer), (1_usize..4).prop_map(Step::Take), any::<bool>().prop_map(Step::Finish)],
         0..200,
     )) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let inbox = Inbox::new(4);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let _entered = runtime.enter();
+        let inbox = inbox(4);
         // With the number of those taken before it was offered.
         let mut queued: Vec<(OrderId, usize)> = Vec::new();
         let mut taken = 0;
-        let mut in_hand: Vec<OrderId> = Vec::new();
+        let mut in_hand: Vec<Pending> = Vec::new();
         for step in steps {
             match step {
                 Step::Offer(number) => {
-                    let known = queued.iter().any(|(queued, _)| *queued == id(number)) || in_hand.contains(&id(number));
-                    match inbox.offer(&id(number), Trigger::Expired) {
+                    let known = queued.iter().any(|(queued, _)| *queued == id(number)) || in_hand.iter().any(|held| held.id == id(number));
+                    match due(&inbox, [number]) {
                         Offer::Queued => {
                             prop_assert!(!known && queued.len() < 4);
                             queued.push((id(number), taken));
@@ -206,42 +458,16 @@ proptest! {
                         let (id, offered) = queued.remove(place.expect("only what was queued is taken"));
                         prop_assert!(taken - offered < 2 * 4, "{id:?} waited while {} others were taken", taken - offered);
                         taken += 1;
-                        in_hand.push(id);
+                        in_hand.push(pending);
                     }
                 }
                 Step::Finish(settled) if !in_hand.is_empty() => {
-                    inbox.finish(&in_hand.remove(0), if settled { Ending::Settled } else { Ending::Forgotten });
+                    let outcome = if settled { Outcome::NotFound } else { Outcome::NotDue { remaining: None } };
+                    settle(&inbox, in_hand.remove(0), outcome);
                 }
                 Step::Take(_) | Step::Finish(_) => {}
             }
             prop_assert_eq!(inbox.waiting(), queued.len());
         }
     }
-}
-
-#[tokio::test]
-async fn an_order_that_is_rejected_is_so_since_its_first_rejection() {
-    let inbox = Inbox::new(10);
-    let soon = || Some(Instant::now());
-    for number in [1, 2] {
-        inbox.offer(&id(number), Trigger::Expired);
-    }
-    take(&inbox, 2).await;
-    assert_eq!(inbox.rejected_since(&id(1)), None);
-    inbox.finish(&id(1), Ending::Resting { rejections: 1, since: Instant::now(), until: soon() });
-    let since = inbox.rejected_since(&id(1));
-    assert!(since.is_some() && !inbox.rejects_others(&id(1)) && inbox.rejects_others(&id(2)));
-    inbox.offer(&id(1), Trigger::Expired);
-    take(&inbox, 1).await;
-    assert!(inbox.rejects_others(&id(2)), "also while it is in hand");
-    inbox.finish(&id(1), Ending::Resting { rejections: 2, since: Instant::now(), until: soon() });
-    assert_eq!(inbox.rejected_since(&id(1)), since);
-    // One that is given up, or closed, says nothing about others.
-    inbox.offer(&id(1), Trigger::Expired);
-    take(&inbox, 1).await;
-    inbox.finish(&id(1), Ending::Resting { rejections: 3, since: Instant::now(), until: None });
-    assert!(!inbox.rejects_others(&id(2)));
-    inbox.finish(&id(2), Ending::Resting { rejections: 1, since: Instant::now(), until: soon() });
-    inbox.finish(&id(2), Ending::Settled);
-    assert!(!inbox.rejects_others(&id(1)));
 }

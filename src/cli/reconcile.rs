@@ -1,30 +1,38 @@
 //! `order-closer reconcile`: one pass over what is overdue, for cron.
 //!
 //! Reads the same pages as the daemon's sweep and closes them in the same transactions, so it may run
-//! beside any number of daemons and of its own kind. Orders that somebody has locked are looked at again
+//! beside any number of daemons and of its own kind. Orders that another transaction holds are tried again
 //! at the end.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
     cli::{Exit, Failure, Outcome, complain, print},
-    close::{Closer, Lateness, Looked, Outcome as Ended, Pending, Stats, Unfinished},
-    config::{Config, Span},
-    order::{OrderId, Row, Trigger},
-    store::{self, DueQuery, Store},
+    close::{Closer, Follow, Inbox, Lateness, Outage, UNDONE, Worker},
+    config::{Config, Retry, Span},
+    order::{OrderId, Trigger},
+    store::{self, DueQuery, Store, StoreError},
 };
 
-/// How often orders that somebody holds are looked at again, and how long after each other.
-const LOCKED_ROUNDS: u32 = 5;
-const LOCKED_PAUSE: Duration = Duration::from_millis(300);
+/// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
+const HELD_PATIENCE: Duration = Duration::from_millis(1_500);
+const HELD_POLL: Duration = Duration::from_millis(20);
+
+/// For how long a database that is away is waited for; cron comes again.
+const AWAY_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often progress is shown.
+const PROGRESS: Duration = Duration::from_millis(100);
 
 /// How many orders that could not be closed are named.
 const NAMED: usize = 20;
@@ -37,7 +45,7 @@ pub(super) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Look at no more than so many overdue orders.
+    /// Close no more than so many overdue orders.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Begin no further batch after this time, such as 30s.
@@ -64,23 +72,13 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
     // A dry run may be made by a user who has no right to update.
     let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
     let deadline = arguments.max_duration.and_then(|limit| started.checked_add(limit.get()));
-    let mut pass = Pass {
-        closer: Closer::new(store.clone()),
-        stats: Stats::default(),
-        progress: progress(store.as_ref(), &arguments).await?,
-        deadline,
-        batch_size: config.close.batch_size,
-        workers: config.close.workers,
-        overdue: 0,
-        locked: Vec::new(),
-        failed: BTreeMap::new(),
-        out_of_time: false,
-    };
+    let progress = progress(store.as_ref(), &arguments).await?;
+    let mut pass = Pass::new(config, &store, progress, deadline);
     let ended = pass.all(config.sweep.page, &arguments).await;
     pass.progress.finish_and_clear();
     store.close().await;
 
-    let total = pass.stats.total();
+    let total = pass.worker.stats.total();
     let report = Report {
         overdue: pass.overdue,
         closed: total.closed,
@@ -112,115 +110,141 @@ async fn progress(store: &dyn Store, arguments: &Arguments) -> Result<ProgressBa
 
 /// One pass while it runs.
 struct Pass {
-    closer: Closer,
-    stats: Stats,
+    store: Arc<dyn Store>,
+    worker: Worker,
+    workers: JoinSet<()>,
     progress: ProgressBar,
     deadline: Option<Instant>,
-    batch_size: usize,
-    workers: usize,
     overdue: u64,
-    locked: Vec<Pending>,
     /// Orders that could not be closed, and why. An id that stands in two rows is found twice.
     failed: BTreeMap<OrderId, String>,
     out_of_time: bool,
 }
 
+/// Why a wait has ended.
+enum Waited {
+    Enough,
+    OutOfTime,
+    Unavailable(StoreError),
+}
+
 impl Pass {
+    fn new(config: &Config, store: &Arc<dyn Store>, progress: ProgressBar, deadline: Option<Instant>) -> Self {
+        // Each order is tried once, save those that another transaction holds.
+        let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
+        let worker = Worker {
+            inbox: Arc::new(Inbox::new(config.close.inbox, retry)),
+            closer: Closer::new(Arc::clone(store)),
+            batch_size: config.close.batch_size,
+            later: mpsc::channel(1).0,
+            closed: watch::Sender::new(()),
+            stats: Arc::default(),
+            outage: Arc::new(Outage::new(Arc::clone(store))),
+            follow: Follow::Pass,
+            stop: CancellationToken::new(),
+        };
+        let workers = worker.spawn(config.close.workers);
+        Self { store: Arc::clone(store), worker, workers, progress, deadline, overdue: 0, failed: BTreeMap::new(), out_of_time: false }
+    }
+
+    /// Finds what is overdue, page by page, and lets it be closed.
     async fn all(&mut self, page: u32, arguments: &Arguments) -> Result<(), Failure> {
+        let inbox = Arc::clone(&self.worker.inbox);
         let mut query = DueQuery { ahead: Duration::ZERO, limit: page, after: None };
-        let mut left = arguments.limit.unwrap_or(u64::MAX);
-        while left > 0 && !self.is_late() {
+        let mut ended = Waited::Enough;
+        loop {
+            let left = arguments.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.done(arguments.dry_run)));
+            if left == 0 || self.is_late() {
+                break;
+            }
             query.limit = page.min(u32::try_from(left).unwrap_or(u32::MAX));
-            let page = self.closer.store().due(&query).await?;
-            let overdue: Vec<&Row> = page.rows.iter().filter(|row| row.deadline.is_some_and(|deadline| deadline <= row.now)).collect();
-            self.overdue += overdue.len() as u64;
-            left -= (overdue.len() as u64).min(left);
-            if arguments.dry_run {
-                self.progress.inc(overdue.len() as u64);
-            } else {
-                self.close(overdue.into_iter().map(pending).collect()).await?;
+            let asked = Instant::now();
+            let page = self.store.due(&query).await?;
+            for row in page.rows.iter().filter(|row| row.is_overdue()) {
+                self.overdue += 1;
+                if !arguments.dry_run {
+                    inbox.offer_found(&row.id, Trigger::Reconcile, asked);
+                }
             }
             query.after = page.next;
-            if query.after.is_none() {
+            if arguments.dry_run {
+                self.progress.set_position(self.overdue);
+            } else if arguments.limit.is_some() {
+                ended = self.wait(inbox.idle()).await;
+            } else {
+                ended = self.wait(inbox.fewer_than(query.limit as usize)).await;
+            }
+            if query.after.is_none() || !matches!(ended, Waited::Enough) {
                 break;
             }
         }
-        self.revisit_locked().await
-    }
-
-    /// Closes these orders in batches, several at the same time.
-    async fn close(&mut self, orders: Vec<Pending>) -> Result<(), Failure> {
-        let (closer, deadline) = (self.closer.clone(), self.deadline);
-        let batches: Vec<Vec<Pending>> = orders.chunks(self.batch_size).map(<[Pending]>::to_vec).collect();
-        let mut closing = stream::iter(batches)
-            .map(|batch| {
-                let closer = &closer;
-                async move {
-                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return None;
-                    }
-                    let mut looked = Vec::with_capacity(batch.len());
-                    let ended = close_patiently(closer, batch, &mut looked).await;
-                    Some((looked, ended))
+        if matches!(ended, Waited::Enough) {
+            ended = self.wait(inbox.idle()).await;
+        }
+        if matches!(ended, Waited::Enough) {
+            let released = async {
+                while inbox.held().is_some() {
+                    tokio::time::sleep(HELD_POLL).await;
                 }
-            })
-            .buffer_unordered(self.workers);
-        while let Some(batch) = closing.next().await {
-            let Some((looked, ended)) = batch else {
-                self.out_of_time = true;
-                continue;
             };
-            self.stats.looked(&looked);
-            self.progress.inc(looked.len() as u64);
-            for Looked { pending, outcome } in looked {
-                match outcome {
-                    Ended::Locked => self.locked.push(pending),
-                    Ended::Rejected { reason, .. } => drop(self.failed.insert(pending.id, reason)),
-                    Ended::Closed(_) | Ended::Settled { .. } | Ended::NotDue { .. } | Ended::NotFound => {}
-                }
-            }
-            ended?;
+            ended = self.wait(async { drop(tokio::time::timeout(HELD_PATIENCE, released).await) }).await;
         }
+        inbox.close();
+        self.worker.stop.cancel();
+        while self.workers.join_next().await.is_some() {}
+        self.failed.extend(inbox.left().into_iter().map(|(id, reason, _)| (id, reason)));
+        match ended {
+            Waited::Enough => self.name_undone(page).await,
+            Waited::OutOfTime => Ok(()),
+            Waited::Unavailable(error) => Err(error.into()),
+        }
+    }
+
+    /// Names orders that are unpaid again though this pass has closed them; they were due before all others.
+    async fn name_undone(&mut self, limit: u32) -> Result<(), Failure> {
+        if self.worker.stats.closed() == 0 {
+            return Ok(());
+        }
+        let page = self.store.due(&DueQuery { ahead: Duration::ZERO, limit, after: None }).await?;
+        let undone = self.worker.closer.undone(page.rows.iter().filter_map(|row| Some((&row.id, row.deadline?))));
+        self.failed.extend(undone.into_iter().map(|id| (id, UNDONE.to_owned())));
         Ok(())
     }
 
-    async fn revisit_locked(&mut self) -> Result<(), Failure> {
-        for _ in 0..LOCKED_ROUNDS {
-            if self.locked.is_empty() || self.is_late() {
-                break;
+    /// How many orders count towards `--limit`.
+    fn done(&self, dry_run: bool) -> u64 {
+        if dry_run { self.overdue } else { self.worker.stats.closed() }
+    }
+
+    /// Waits, but not beyond `--max-duration`, nor for a database that stays away.
+    async fn wait(&mut self, enough: impl Future<Output = ()>) -> Waited {
+        let late = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => std::future::pending().await,
             }
-            tokio::time::sleep(LOCKED_PAUSE).await;
-            let again = std::mem::take(&mut self.locked);
-            self.progress.inc_length(again.len() as u64);
-            self.close(again).await?;
-        }
-        let still = std::mem::take(&mut self.locked);
-        let locked = "locked by another transaction; perhaps a payment in progress";
-        self.failed.extend(still.into_iter().map(|pending| (pending.id, locked.to_owned())));
-        Ok(())
+        };
+        let shown = async {
+            loop {
+                self.progress.set_position(self.worker.stats.closed());
+                tokio::time::sleep(PROGRESS).await;
+            }
+        };
+        let waited = tokio::select! {
+            biased;
+            () = enough => Waited::Enough,
+            () = late => Waited::OutOfTime,
+            error = self.worker.outage.lasts_for(AWAY_PATIENCE) => Waited::Unavailable(error),
+            () = shown => Waited::Enough,
+        };
+        self.out_of_time |= matches!(waited, Waited::OutOfTime);
+        waited
     }
 
     fn is_late(&mut self) -> bool {
         self.out_of_time |= self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         self.out_of_time
     }
-}
-
-/// Waits a few seconds while nothing can be closed; cron comes again.
-async fn close_patiently(closer: &Closer, mut batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Failure> {
-    let mut pauses = [100, 400, 1_600, 3_200].map(Duration::from_millis).into_iter();
-    while let Err(Unfinished { left, fault }) = closer.close(batch, looked).await {
-        let Some(pause) = pauses.next() else {
-            return Err(fault.into());
-        };
-        tokio::time::sleep(pause).await;
-        batch = left;
-    }
-    Ok(())
-}
-
-fn pending(row: &Row) -> Pending {
-    Pending { id: row.id.clone(), trigger: Trigger::Reconcile, rejections: 0 }
 }
 
 fn show(report: &Report, json: bool) -> Result<(), Failure> {

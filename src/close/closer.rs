@@ -1,39 +1,79 @@
 //! Takes a batch through lock, judge, update, whatever the database says to it.
+//!
+//! A batch waits for locks once, briefly. When that is not enough it is tried once more while no other batch of ours runs:
+//! a row that one of ours held is no held row. What fails then, fails for some of its orders, which the lane `alone`
+//! finds out. Its groups wait for no lock, and a group that fails is halved.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::{sync::RwLock, time::Instant};
 use tracing::debug;
 
 use crate::{
     close::{
-        inbox::Pending,
-        transaction::{Judged, Way, lock_judge_update},
+        Pending,
+        closures::Closures,
+        outcome::{Looked, Outcome},
+        transaction::{Failure, Way, lock_judge_update},
     },
-    order::Verdict,
-    store::{self, Store, StoreError},
+    store::{LockWait, OpenError, Store, StoreError},
 };
 
-/// For how long conflicts are retried before the batch is split, or its last order left for later. Less
-/// than the stores wait for a lock: a row that somebody holds is not given up by asking again.
+/// For how long a batch is tried again that conflicts with others, as deadlocks do.
 const CONFLICT_PATIENCE: Duration = Duration::from_millis(400);
 
-/// For how long a conflict is expected to come again.
+/// For how long a batch that has all of our turns asks for a lock, where the database itself does not wait so shortly.
+const LOCK_PATIENCE: Duration = Duration::from_millis(20);
+
+/// For how long what got into each other's way is expected to do so again.
 const CONTENDED: Duration = Duration::from_secs(1);
 
-/// Where transactions got into each other's way lately.
+/// The table's catalogue is read again after a failure, at most so often: an index may have been renamed.
+const REFRESH: Duration = Duration::from_secs(1);
+
+/// How the look at a batch ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// Each order was judged; those that are to be closed are.
+    Looked(Vec<Looked>),
+    /// These orders failed together, and may not do so by themselves.
+    Failed {
+        /// The orders.
+        batch: Vec<Pending>,
+        /// What the database said.
+        error: StoreError,
+    },
+    /// The database can't be used, or another transaction holds all of it; no order has to do with it.
+    Unavailable {
+        /// The orders, none of them looked at.
+        batch: Vec<Pending>,
+        /// What the database said.
+        fault: StoreError,
+    },
+}
+
+/// Closes batches of orders.
+#[derive(Debug, Clone)]
+pub struct Closer {
+    store: Arc<dyn Store>,
+    shared: Arc<Shared>,
+}
+
+/// What all batches have in common.
 #[derive(Debug, Default)]
-struct Contention {
-    /// Somebody held an order's row: the fused way would wait for it, and step by step it is skipped.
-    over_orders: Spell,
-    /// Step by step it is no order's row, but those that the user's statements change. Two workers would only
-    /// deadlock again, and take turns instead.
-    elsewhere: Spell,
-    turn: tokio::sync::Mutex<()>,
+struct Shared {
+    closures: Closures,
+    /// Every batch has a share; one that must be alone has all of it.
+    turn: RwLock<()>,
+    /// Another transaction held an order's row: the fused way would wait for it, and step by step it is skipped.
+    orders_held: Spell,
+    /// Batches of ours held up each other, and take turns.
+    contended: Spell,
+    refreshed: Spell,
 }
 
 /// A while that begins anew with each cause.
@@ -45,76 +85,16 @@ impl Spell {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    fn lasts(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|began| began.elapsed() < CONTENDED)
+    fn lasts(&self, length: Duration) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|began| began.elapsed() < length)
     }
-}
-
-/// An order that was looked at, and how that ended.
-#[derive(Debug, Clone)]
-pub struct Looked {
-    /// The order, and why it was looked at.
-    pub pending: Pending,
-    /// How it ended.
-    pub outcome: Outcome,
-}
-
-/// How the look at one order ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// Closed by us, and committed.
-    Closed(Closed),
-    /// Not an unpaid order.
-    Settled {
-        /// Its status; `None` is SQL's NULL.
-        status: Option<String>,
-    },
-    /// Not yet due, or never (`None`).
-    NotDue {
-        /// The time until its deadline.
-        remaining: Option<Duration>,
-    },
-    /// No such order.
-    NotFound,
-    /// Due, but somebody holds its row or another that it needs: to be looked at again soon.
-    Locked,
-    /// Its closure fails though it was alone in its transaction, and the database is well.
-    Rejected {
-        /// The database's reason.
-        reason: String,
-        /// Whether the reason speaks of a database in trouble, and not of the order.
-        doubtful: bool,
-    },
-}
-
-/// A closure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closed {
-    /// The commit's time minus the deadline.
-    pub lateness: Duration,
-}
-
-/// What is left of a batch when the database closes nothing.
-#[derive(Debug)]
-pub struct Unfinished {
-    /// The orders not yet looked at.
-    pub left: Vec<Pending>,
-    /// Why; no order is to blame.
-    pub fault: StoreError,
-}
-
-/// Closes batches of orders.
-#[derive(Debug, Clone)]
-pub struct Closer {
-    store: Arc<dyn Store>,
-    contention: Arc<Contention>,
 }
 
 impl Closer {
     /// A closer of orders in `store`.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, contention: Arc::default() }
+        Self { store, shared: Arc::default() }
     }
 
     /// The orders it closes.
@@ -123,97 +103,136 @@ impl Closer {
         self.store.as_ref()
     }
 
-    /// Looks at each order of a batch, closes those that are unpaid and due, and reports each in `looked`.
-    ///
-    /// # Errors
-    /// [`Unfinished`] when the database closes nothing at all: `looked` has what was done, the error the rest.
-    pub async fn close(&self, mut batch: Vec<Pending>, looked: &mut Vec<Looked>) -> Result<(), Unfinished> {
-        // Everybody who changes several rows does so in this order.
-        batch.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        batch.dedup_by(|one, other| one.id == other.id);
-        // First in, first out: what can be closed is not kept waiting by what can't.
-        let mut parts = VecDeque::from([batch]);
-        let (mut again, mut well) = (false, false);
-        while let Some(part) = parts.pop_front() {
-            let second_try = std::mem::take(&mut again);
-            let error = match self.close_together(&part).await {
-                Ok(ends) => {
-                    looked.extend(ends);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            // What a database says that was well a moment ago is about these orders.
-            if !(well && matches!(error, StoreError::Rejected(_)))
-                && let Err(fault) = store::examine(self.store()).await
-            {
-                debug!(orders = part.len(), %error, %fault, "nothing can be closed");
-                parts.push_front(part);
-                return Err(Unfinished { left: parts.into_iter().flatten().collect(), fault });
-            }
-            well = true;
-            debug!(orders = part.len(), %error, "a batch failed, and the database is well");
-            if part.len() > 1 {
-                let (first, second) = part.split_at(part.len() / 2);
-                parts.extend([first.to_vec(), second.to_vec()]);
-                continue;
-            }
-            let outcome = match error {
-                StoreError::Locked(_) => Outcome::Locked,
-                // A connection may have been lost by chance.
-                StoreError::Unavailable(_) if !second_try => {
-                    parts.push_front(part);
-                    again = true;
-                    continue;
-                }
-                StoreError::Rejected(reason) => Outcome::Rejected { reason, doubtful: false },
-                StoreError::Unavailable(reason) => Outcome::Rejected { reason, doubtful: true },
-                StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string(), doubtful: true },
-            };
-            looked.extend(part.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }));
-        }
-        Ok(())
+    /// Forgets which orders it has closed: the database was away, and may be another or an older one now.
+    pub fn forget_closures(&self) {
+        self.shared.closures.forget();
     }
 
-    /// One transaction for the whole batch, retried while it conflicts with others.
-    async fn close_together(&self, batch: &[Pending]) -> Result<Vec<Looked>, StoreError> {
+    /// Which of these orders, each with its deadline, it has closed for that deadline in the last ten minutes.
+    pub fn undone<'a>(&self, found: impl Iterator<Item = (&'a crate::order::OrderId, i64)>) -> Vec<crate::order::OrderId> {
+        self.shared.closures.undone(found)
+    }
+
+    /// Looks at each order of a batch, and closes those that are unpaid and due. Locks are waited for, briefly, unless some
+    /// are known to be held.
+    pub async fn together(&self, batch: Vec<Pending>, wait: LockWait) -> Ending {
+        let batch = in_order(batch);
+        let began = Instant::now();
+        // Whoever does not wait holds up nobody, and needs no turn.
+        let mut turn_since = Some(began).filter(|_| wait == LockWait::Briefly && self.shared.contended.lasts(CONTENDED));
+        let mut lost = false;
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(5))
             .with_max_delay(Duration::from_millis(100))
             .without_max_times()
             .with_jitter()
             .build();
-        let began = Instant::now();
-        let judged = loop {
-            let way = if self.contention.over_orders.lasts() { Way::Stepwise } else { Way::Fused };
-            let turn = if self.contention.elsewhere.lasts() { Some(self.contention.turn.lock().await) } else { None };
-            let ended = lock_judge_update(self.store.as_ref(), batch, way).await;
-            drop(turn);
-            match ended {
-                Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) if way == Way::Fused => {
-                    debug!(orders = batch.len(), reason, "conflict with another transaction; going step by step");
-                    self.contention.over_orders.begin();
+        loop {
+            let way = if self.shared.orders_held.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
+            let failure = match self.attempt(&batch, way, wait, turn_since.is_some()).await {
+                Ok(looked) => return Ending::Looked(looked),
+                Err(failure) => failure,
+            };
+            debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
+            let error = match failure {
+                Failure::Database(fault) => return Ending::Unavailable { batch, fault },
+                Failure::Fused(_) if way == Way::Fused => {
+                    self.shared.orders_held.begin();
+                    continue;
                 }
-                Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) if began.elapsed() < CONFLICT_PATIENCE => {
-                    self.contention.elsewhere.begin();
-                    debug!(orders = batch.len(), reason, "conflict with another transaction; retrying");
-                    tokio::time::sleep(pauses.next().unwrap_or_default()).await;
-                }
-                ended => break ended?,
+                Failure::Fused(reason) => StoreError::Locked(reason),
+                Failure::Statement(error) => error,
+            };
+            let pause = match &error {
+                StoreError::Locked(_) if wait == LockWait::Never => None,
+                StoreError::Locked(_) => match turn_since {
+                    None => Some(Duration::ZERO),
+                    Some(since) => Some(Duration::from_millis(5)).filter(|_| since.elapsed() < LOCK_PATIENCE),
+                },
+                StoreError::Conflict(_) => pauses.next().filter(|_| began.elapsed() < CONFLICT_PATIENCE),
+                // A connection may have been lost by chance.
+                StoreError::Unavailable(_) if !std::mem::replace(&mut lost, true) => Some(Duration::ZERO),
+                StoreError::TimedOut(_) => None,
+                StoreError::Unavailable(_) | StoreError::Rejected(_) => match self.refresh().await {
+                    Ok(refreshed) => refreshed.then_some(Duration::ZERO),
+                    Err(fault) => return Ending::Unavailable { batch, fault },
+                },
+            };
+            let Some(pause) = pause else {
+                return Ending::Failed { batch, error };
+            };
+            tokio::time::sleep(pause).await;
+            if matches!(error, StoreError::Locked(_) | StoreError::Conflict(_)) && turn_since.is_none() {
+                self.shared.contended.begin();
+                turn_since = Some(Instant::now());
             }
+        }
+    }
+
+    /// The same for orders of the lane `alone`: waits for no lock. A single order that fails has an outcome.
+    pub async fn alone(&self, group: Vec<Pending>) -> Ending {
+        outcome_of_one(self.together(group, LockWait::Never).await)
+    }
+
+    /// Looks at one order, and closes it if it is unpaid and due.
+    ///
+    /// # Errors
+    /// What the database says when it can't be used.
+    pub async fn one(&self, pending: Pending) -> Result<Vec<Looked>, StoreError> {
+        match outcome_of_one(self.together(vec![pending], LockWait::Briefly).await) {
+            Ending::Looked(looked) => Ok(looked),
+            Ending::Failed { error, .. } | Ending::Unavailable { fault: error, .. } => Err(error),
+        }
+    }
+
+    async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
+        let shared = &self.shared;
+        let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, wait);
+        let looked = if has_turn {
+            let _all = shared.turn.write().await;
+            run.await?
+        } else {
+            let _share = shared.turn.read().await;
+            run.await?
         };
-        Ok(batch.iter().cloned().zip(judged).map(|(pending, judged)| Looked { pending, outcome: judged.into() }).collect())
+        shared.closures.remember(looked.iter().filter_map(|one| match &one.outcome {
+            Outcome::Closed(closed) => Some((&one.pending.id, closed.deadline)),
+            _ => None,
+        }));
+        Ok(looked)
+    }
+
+    /// Reads the table's catalogue again, unless that was done a moment ago; returns whether it was.
+    async fn refresh(&self) -> Result<bool, StoreError> {
+        if self.shared.refreshed.lasts(REFRESH) {
+            return Ok(false);
+        }
+        self.shared.refreshed.begin();
+        match self.store.refresh().await {
+            Ok(()) => Ok(true),
+            Err(OpenError::Misfit(misfit)) => Err(StoreError::Rejected(misfit.to_string())),
+            Err(OpenError::Store(error)) => Err(error),
+        }
     }
 }
 
-impl From<Judged> for Outcome {
-    fn from(Judged { verdict, lateness }: Judged) -> Self {
-        match verdict {
-            Verdict::Close { .. } => Self::Closed(Closed { lateness }),
-            Verdict::Settled { status } => Self::Settled { status },
-            Verdict::NotDue { remaining } => Self::NotDue { remaining },
-            Verdict::NotFound => Self::NotFound,
-            Verdict::Locked => Self::Locked,
-        }
-    }
+/// What fails for one order alone is its outcome.
+fn outcome_of_one(ending: Ending) -> Ending {
+    let (batch, error) = match ending {
+        Ending::Failed { batch, error } if batch.len() == 1 => (batch, error),
+        ending => return ending,
+    };
+    let outcome = match error {
+        StoreError::Locked(_) => Outcome::Locked { reason: error.to_string() },
+        StoreError::Rejected(reason) => Outcome::Rejected { reason },
+        StoreError::Conflict(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => Outcome::Rejected { reason: error.to_string() },
+    };
+    Ending::Looked(batch.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }).collect())
+}
+
+/// Everybody who changes several rows does so in this order.
+fn in_order(mut batch: Vec<Pending>) -> Vec<Pending> {
+    batch.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    batch.dedup_by(|one, other| one.id == other.id);
+    batch
 }

@@ -1,29 +1,59 @@
-//! The bounded queue between those who hear of orders and those who close them.
+//! The bounded queue between triggers and workers.
 //!
-//! Guarantees that an id is queued or in hand at most once. When full it refuses an id and asks for a
-//! sweep: nothing is lost, because the row is still there. Ids just settled are remembered for a short
-//! while, so that a late duplicate costs nothing; an order that its database rejected rests here between
-//! its tries.
+//! ```text
+//!              facts                      hints                        alone
+//!   due now <──── backlog         nobody has read the      suspects | held | rejected
+//!      │  after 0.5 s ^           row yet                       ^          │
+//!      v              │                 v                       │          v
+//!   workers, a batch in a transaction ──────── what fails ──────┘   each in its own
+//! ```
+//!
+//! Guarantees:
+//!
+//! - An order is in it once, wherever it is. A fact overtakes the hint of the same order.
+//! - What falls due now goes before the backlog, which has at least a quarter of the batches; hints have at least a tenth,
+//!   and a limit of their own. The lane `alone` has workers of its own and is in nobody's way.
+//! - When full it refuses an order and asks for a sweep: nothing is lost, because the row is still there.
+//! - Everything that it remembers has an end by the clock: settled orders a minute, orders given up a day. Held and
+//!   rejected orders are tried again until the database says that they are settled.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
-use crate::order::{OrderId, Trigger};
+use crate::{
+    close::{
+        alone::{Alone, Next, Waiting},
+        outcome::{Looked, Outcome, UNDONE},
+        queue::Queue,
+        trouble::{Blame, Trouble},
+    },
+    config::Retry,
+    order::{OrderId, Trigger},
+    store::DeadOrder,
+};
 
-/// How long a settled id is remembered, and how many of them.
-const MEMORY: Duration = Duration::from_mins(1);
-const MEMORY_SIZE: usize = 65_536;
+/// How long a settled order is remembered, and how many of them.
+const SETTLED_FOR: Duration = Duration::from_mins(1);
+const SETTLED_SIZE: usize = 65_536;
 
-/// How many rejected orders may rest; beyond that they begin anew when a sweep finds them.
-const RESTING_SIZE: usize = 100_000;
+/// The same of orders that were given up.
+const GIVEN_UP_FOR: Duration = Duration::from_hours(24);
+const GIVEN_UP_SIZE: usize = 100_000;
 
-/// Of so many batches, one is an order tried alone, when both kinds wait.
-const ALONE_TURN: u32 = 4;
+/// What falls due now is backlog after so long.
+const DUE_NOW: Duration = Duration::from_millis(500);
+
+/// Of so many batches one is of the backlog, or of hints, while others wait, too.
+const BACKLOG_TURN: u32 = 4;
+const HINTS_TURN: u32 = 10;
+
+/// Hints may fill this part of the inbox.
+const HINTS_PART: usize = 4;
 
 /// An order waiting to be looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +62,16 @@ pub struct Pending {
     pub id: OrderId,
     /// What made us look.
     pub trigger: Trigger,
-    /// How often its database has rejected it so far; if ever, it is tried alone.
-    pub rejections: u32,
+    /// How many of its closures have failed so far, as far as they count.
+    pub attempts: u32,
+}
+
+impl Pending {
+    /// An order that has not failed yet.
+    #[must_use]
+    pub fn new(id: OrderId, trigger: Trigger) -> Self {
+        Self { id, trigger, attempts: 0 }
+    }
 }
 
 /// What became of an offered id.
@@ -41,63 +79,68 @@ pub struct Pending {
 pub enum Offer {
     /// Queued.
     Queued,
-    /// Already queued, in hand, just settled, or resting until its next try.
+    /// Already queued, in hand, just settled, or waiting for its next try.
     Known,
     /// The inbox is full or closed; a sweep has been asked for.
     Full,
 }
 
-/// How the look at an order ended, for the inbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Nothing is left to do: closed, paid, or no such order.
-    Settled,
-    /// Somebody else carries it now, or a sweep will find it.
-    Forgotten,
-    /// Rejected: not to be looked at before `until`; never, if that is `None`.
-    Resting {
-        /// How often it has been rejected.
-        rejections: u32,
-        /// When the look began that ended so.
-        since: Instant,
-        /// When it may be tried again.
-        until: Option<Instant>,
+/// What follows from the outcome of a look at an order, besides what the inbox does itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Consequence {
+    /// The database refuses this order's closure, which is tried again.
+    Retried {
+        /// The order.
+        id: OrderId,
+        /// How many of its closures have failed.
+        attempts: u32,
+        /// How long it rests.
+        pause: Duration,
+        /// What the database said.
+        reason: String,
     },
+    /// This order is to be given up; it stays in hand until [`Inbox::given_up`].
+    GivenUp(DeadOrder),
+    /// So many different orders fail that none of them is to blame; the last one's reason.
+    AllRefused(String),
+    /// Orders can be closed again.
+    Recovered,
 }
 
+/// How a lane's orders came to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    DueNow,
+    Backlog,
+    Hints,
+}
+
+/// Where an order is.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// Queued or in hand.
+    /// In the queue of hints.
+    Hinted,
+    /// Anywhere else: queued, in hand, alone.
     Open,
     Settled(Instant),
-    Resting {
-        until: Option<Instant>,
-    },
-}
-
-/// An order that is rejected, and will be tried again.
-#[derive(Debug, Clone, Copy)]
-struct Rejected {
-    times: u32,
-    since: Instant,
+    GivenUp(Instant),
 }
 
 type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is being worked off, neighbours together.
-    run: VecDeque<Pending>,
-    /// What has arrived since the run began.
-    arrived: Vec<Pending>,
-    /// Orders rejected before; they go one by one, so that they can't spoil a batch.
-    alone: VecDeque<Pending>,
+    due_now: Queue,
+    backlog: Queue,
+    hints: Queue,
     turn: u32,
+    alone: Alone,
+    trouble: Trouble,
     known: ById<Stage>,
-    /// The settled ids, oldest first.
+    /// Settled orders and those given up, oldest first.
     settled: VecDeque<(Instant, OrderId)>,
-    resting: usize,
-    rejected: ById<Rejected>,
+    given_up: VecDeque<(Instant, OrderId)>,
+    in_hand: usize,
     closed: bool,
 }
 
@@ -106,32 +149,45 @@ struct State {
 pub struct Inbox {
     state: Mutex<State>,
     capacity: usize,
+    retry: Retry,
     arrived: Notify,
+    alone: Notify,
     space: Notify,
+    idle: Notify,
     sweep_wanted: Notify,
 }
 
 impl Inbox {
-    /// An inbox for at most `capacity` waiting ids.
+    /// An inbox for at most `capacity` waiting ids of which the table has told, and a quarter of that of which it has not.
+    /// Orders that their database rejects are tried again as `retry` says.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
-        Self { state: Mutex::default(), capacity, arrived: Notify::new(), space: Notify::new(), sweep_wanted: Notify::new() }
+    pub fn new(capacity: usize, retry: Retry) -> Self {
+        Self {
+            state: Mutex::default(),
+            capacity,
+            retry,
+            arrived: Notify::new(),
+            alone: Notify::new(),
+            space: Notify::new(),
+            idle: Notify::new(),
+            sweep_wanted: Notify::new(),
+        }
     }
 
-    /// Offers an id that somebody heard of.
-    pub fn offer(&self, id: &OrderId, trigger: Trigger) -> Offer {
-        self.admit([id], trigger, None)
+    /// Offers an id of which nobody has read the row yet.
+    pub fn offer_hint(&self, id: &OrderId, trigger: Trigger) -> Offer {
+        self.admit([id], trigger, Lane::Hints, None)
     }
 
-    /// Offers many at once. What there is no space for is refused as ever, and the next sweep's.
-    pub fn offer_all(&self, ids: &[OrderId], trigger: Trigger) {
-        self.admit(ids, trigger, None);
+    /// Offers orders that fall due now, as their rows have said. What there is no space for is refused, and the next sweep's.
+    pub fn offer_due<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger) -> Offer {
+        self.admit(ids, trigger, Lane::DueNow, None)
     }
 
-    /// Offers an id that was found unpaid in the table at the time `seen`, or later. Overrides the memory
-    /// of settled ids that are older: orders are re-opened.
+    /// Offers an order that was found overdue in the table at the time `seen`, or later. Overrides the memory of settled
+    /// orders that is older: orders are opened again.
     pub fn offer_found(&self, id: &OrderId, trigger: Trigger, seen: Instant) -> Offer {
-        self.admit([id], trigger, Some(seen))
+        self.admit([id], trigger, Lane::Backlog, Some(seen))
     }
 
     /// Forgets that an order was settled before `seen`, when it was found unpaid and not yet due.
@@ -142,18 +198,18 @@ impl Inbox {
         }
     }
 
-    /// Waits until the inbox has space.
+    /// Waits until the inbox has space for what the table tells.
     pub async fn space(&self) {
         self.fewer_than(self.capacity).await;
     }
 
-    /// Waits until fewer than `count` ids are queued.
+    /// Waits until fewer than `count` orders are queued of which the table has told.
     pub async fn fewer_than(&self, count: usize) {
         loop {
             let space = self.space.notified();
             {
                 let state = self.lock();
-                if state.closed || state.queued() < count {
+                if state.closed || state.facts() < count {
                     return;
                 }
             }
@@ -161,7 +217,7 @@ impl Inbox {
         }
     }
 
-    /// Takes up to `max` ids as soon as there is one; `None` once the inbox is closed.
+    /// Takes a batch of up to `max` orders as soon as there is one; `None` once the inbox is closed.
     pub async fn take(&self, max: usize) -> Option<Vec<Pending>> {
         loop {
             let arrived = self.arrived.notified();
@@ -172,59 +228,106 @@ impl Inbox {
                     self.arrived.notify_one();
                     return None;
                 }
-                let batch = state.next_batch(max);
+                let batch = state.next_batch(max, Instant::now());
                 if !batch.is_empty() {
-                    if state.waiting() > 0 {
+                    if state.queued() > 0 {
                         self.arrived.notify_one();
                     }
                     self.space.notify_one();
                     return Some(batch);
                 }
+                self.tell_idle(&state);
             }
             arrived.await;
         }
     }
 
-    /// Says how the look at an order that was taken has ended.
-    pub fn finish(&self, id: &OrderId, ending: Ending) {
-        let now = Instant::now();
-        let mut state = self.lock();
-        let before = state.rejected.remove(id);
-        match ending {
-            Ending::Forgotten => state.forget(id),
-            Ending::Settled => {
-                match state.known.get_mut(id) {
-                    Some(stage) => *stage = Stage::Settled(now),
-                    None => drop(state.known.insert(id.clone(), Stage::Settled(now))),
+    /// Takes what is to be tried next in the lane `alone`, as soon as its time has come; `None` once the inbox is closed.
+    pub async fn take_alone(&self) -> Option<Vec<Pending>> {
+        loop {
+            let arrived = self.alone.notified();
+            let at = {
+                let mut state = self.lock();
+                if state.closed {
+                    self.alone.notify_one();
+                    return None;
                 }
-                state.settled.push_back((now, id.clone()));
-                state.expire(now);
-            }
-            Ending::Resting { .. } if state.resting >= RESTING_SIZE => state.forget(id),
-            Ending::Resting { rejections, since, until } => {
-                state.resting += 1;
-                state.known.insert(id.clone(), Stage::Resting { until });
-                if until.is_some() {
-                    let since = before.map_or(since, |before| before.since);
-                    state.rejected.insert(id.clone(), Rejected { times: rejections, since });
+                let (now, State { alone, trouble, .. }) = (Instant::now(), &mut *state);
+                match alone.next(trouble, now) {
+                    Next::Try(group) => {
+                        state.in_hand += group.len();
+                        // There may be more for another worker.
+                        self.alone.notify_one();
+                        return Some(group);
+                    }
+                    Next::At(at) => Some(at),
+                    Next::Nothing => None,
                 }
+            };
+            match at {
+                Some(at) => tokio::time::timeout_at(at, arrived).await.unwrap_or_default(),
+                None => arrived.await,
             }
         }
     }
 
-    /// Since when this order is rejected, if it was before.
-    #[must_use]
-    pub fn rejected_since(&self, id: &OrderId) -> Option<Instant> {
-        self.lock().rejected.get(id).map(|rejected| rejected.since)
+    /// Takes in orders that failed together, to find out which of them cause it. Halves of them are tried, or each by itself
+    /// if that is asked for, or while nobody's closure succeeds.
+    pub fn isolate(&self, batch: Vec<Pending>, singly: bool) {
+        let mut state = self.lock();
+        state.in_hand = state.in_hand.saturating_sub(batch.len());
+        let singly = singly || state.trouble.next_probe().is_some();
+        state.alone.suspect(batch, singly);
+        drop(state);
+        self.alone.notify_one();
     }
 
-    /// Whether some other order is rejected too, and will be tried again.
+    /// Whether an order turned out to be held by another transaction within this time.
     #[must_use]
-    pub fn rejects_others(&self, id: &OrderId) -> bool {
-        let (state, now) = (self.lock(), Instant::now());
-        // One that nobody brings again is open no longer.
-        let gone = |other| matches!(state.known.get(other), Some(Stage::Resting { until: Some(until) }) if now > *until + MEMORY);
-        state.rejected.keys().any(|other| other != id && !gone(other))
+    pub fn held_within(&self, time: Duration) -> bool {
+        self.lock().alone.held_within(time, Instant::now())
+    }
+
+    /// Takes in how looks at orders have ended, and says what else is to be done.
+    #[must_use = "what is given up stays in hand until the inbox is told"]
+    pub fn settle(&self, looked: Vec<Looked>) -> Vec<Consequence> {
+        let now = Instant::now();
+        let mut consequences = Vec::new();
+        let mut state = self.lock();
+        for one in looked {
+            state.settle(one, &self.retry, now, &mut consequences);
+        }
+        state.expire(now);
+        self.tell_idle(&state);
+        drop(state);
+        self.alone.notify_one();
+        consequences
+    }
+
+    /// An order was given up, and is left alone: for a day, or until its dead letter is put back.
+    pub fn given_up(&self, id: &OrderId, is_dead_letter: bool) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.in_hand = state.in_hand.saturating_sub(1);
+        if is_dead_letter {
+            // Not forgotten: a sweep that read the table before may still bring it.
+            state.remember_settled(id, now);
+        } else {
+            state.known.insert(id.clone(), Stage::GivenUp(now));
+            state.given_up.push_back((now, id.clone()));
+        }
+        state.expire(now);
+        self.tell_idle(&state);
+    }
+
+    /// An order that was to be given up is tried again after so long, since that could not be noted.
+    pub fn not_given_up(&self, dead: &DeadOrder, pause: Duration) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.in_hand = state.in_hand.saturating_sub(1);
+        let pending = Pending { id: dead.id.clone(), trigger: Trigger::Sweep, attempts: dead.attempts.saturating_sub(1) };
+        state.alone.reject(Waiting { pending, since: now, reason: dead.error.clone(), held: false, uncounted: false }, now + pause);
+        self.alone.notify_one();
     }
 
     /// Asks for a sweep.
@@ -241,24 +344,60 @@ impl Inbox {
     pub fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_one();
+        self.alone.notify_one();
         self.space.notify_waiters();
+        self.idle.notify_waiters();
     }
 
     /// How many ids wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.lock().waiting()
+        let state = self.lock();
+        state.queued() + state.alone.len()
+    }
+
+    /// How many orders another transaction holds, and since when the oldest of them.
+    #[must_use]
+    pub fn held(&self) -> Option<(usize, Duration)> {
+        let state = self.lock();
+        state.alone.held_since().map(|since| (state.alone.held(), since.elapsed()))
+    }
+
+    /// Waits until each order has been tried at least once, and only held and rejected ones are left.
+    pub async fn idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if self.lock().is_idle() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// The orders that were tried in vain and wait for their next try, with the last try's reason; `true` for those that
+    /// another transaction holds.
+    #[must_use]
+    pub fn left(&self) -> Vec<(OrderId, String, bool)> {
+        let state = self.lock();
+        state.alone.waiting().map(|waiting| (waiting.pending.id.clone(), waiting.reason.clone(), waiting.held)).collect()
+    }
+
+    fn tell_idle(&self, state: &State) {
+        if state.is_idle() {
+            self.idle.notify_waiters();
+        }
     }
 
     /// Returns what became of the last of these ids.
-    fn admit<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger, seen: Option<Instant>) -> Offer {
+    fn admit<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger, lane: Lane, seen: Option<Instant>) -> Offer {
         let ids = ids.into_iter();
         let (mut queued, mut full, mut last) = (false, false, Offer::Known);
+        let capacity = if lane == Lane::Hints { self.capacity.div_ceil(HINTS_PART) } else { self.capacity };
+        let now = Instant::now();
         let mut state = self.lock();
         state.known.reserve(ids.size_hint().0);
-        let now = Instant::now();
         for id in ids {
-            last = state.admit(id, trigger, seen, self.capacity, now);
+            last = state.admit(Pending::new(id.clone(), trigger), lane, seen, capacity, now);
             queued |= last == Offer::Queued;
             full |= last == Offer::Full;
         }
@@ -279,87 +418,170 @@ impl Inbox {
 }
 
 impl State {
-    fn admit(&mut self, id: &OrderId, trigger: Trigger, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
-        let full = self.closed || self.queued() >= capacity;
-        let known = self.known.entry(id.clone());
+    fn admit(&mut self, pending: Pending, lane: Lane, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
+        let queued = if lane == Lane::Hints { self.hints.len() } else { self.facts() };
+        let known = self.known.entry(pending.id.clone());
         if let Entry::Occupied(known) = &known {
             match known.get() {
                 Stage::Open => return Offer::Known,
-                Stage::Settled(at) if now.duration_since(*at) < MEMORY && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
-                Stage::Resting { until } if until.is_none_or(|until| until > now) => return Offer::Known,
-                Stage::Settled(_) | Stage::Resting { .. } => {}
+                Stage::Hinted if lane == Lane::Hints => return Offer::Known,
+                Stage::Settled(at) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
+                Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
+                Stage::Hinted | Stage::Settled(_) | Stage::GivenUp(_) => {}
             }
         }
-        if full {
+        if self.closed || queued >= capacity {
             return Offer::Full;
         }
-        known.insert_entry(Stage::Open);
-        let rejections = self.rejected.get(id).map_or(0, |rejected| rejected.times);
-        let pending = Pending { id: id.clone(), trigger, rejections };
-        if rejections == 0 {
-            self.arrived.push(pending);
-        } else {
-            self.resting -= 1;
-            self.alone.push_back(pending);
-        }
+        known.insert_entry(if lane == Lane::Hints { Stage::Hinted } else { Stage::Open });
+        let queue = match lane {
+            Lane::DueNow => &mut self.due_now,
+            Lane::Backlog => &mut self.backlog,
+            Lane::Hints => &mut self.hints,
+        };
+        queue.push(pending, now);
         Offer::Queued
     }
 
-    fn next_batch(&mut self, max: usize) -> Vec<Pending> {
+    fn next_batch(&mut self, max: usize, now: Instant) -> Vec<Pending> {
+        self.due_now.age(DUE_NOW, now, &mut self.backlog);
         self.turn = self.turn.wrapping_add(1);
-        let alone_first = self.queued() == 0 || self.turn.is_multiple_of(ALONE_TURN);
-        match self.alone.pop_front_if(|_| alone_first) {
-            Some(pending) => vec![pending],
-            None => self.next_of_run(max),
+        let mut lanes = [Lane::DueNow, Lane::Backlog, Lane::Hints];
+        if self.turn.is_multiple_of(HINTS_TURN) {
+            lanes.rotate_right(1);
+        } else if self.turn.is_multiple_of(BACKLOG_TURN) {
+            lanes.swap(0, 1);
+        }
+        for lane in lanes {
+            let batch = match lane {
+                Lane::DueNow => self.due_now.take(max, |_| true),
+                Lane::Backlog => self.backlog.take(max, |_| true),
+                Lane::Hints => {
+                    // A fact may have overtaken the hint, and may have been settled since.
+                    let known = &mut self.known;
+                    self.hints.take(max, |pending| match known.get_mut(&pending.id) {
+                        Some(stage @ Stage::Hinted) => {
+                            *stage = Stage::Open;
+                            true
+                        }
+                        Some(Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
+                    })
+                }
+            };
+            if !batch.is_empty() {
+                self.in_hand += batch.len();
+                return batch;
+            }
+        }
+        Vec::new()
+    }
+
+    fn settle(&mut self, Looked { pending, outcome }: Looked, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
+        self.in_hand = self.in_hand.saturating_sub(1);
+        let before = self.alone.take_back(&pending);
+        match outcome {
+            Outcome::Closed(_) => {
+                self.remember_settled(&pending.id, now);
+                if before.is_some_and(|before| before.held) {
+                    self.alone.hope();
+                }
+                if self.trouble.closed() {
+                    consequences.push(Consequence::Recovered);
+                    self.count_failures(retry, now, consequences);
+                }
+            }
+            Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, now),
+            Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
+            Outcome::Locked { reason } => self.alone.hold(pending, before.filter(|before| before.held), reason, now),
+            Outcome::Undone => {
+                self.in_hand += 1;
+                consequences.push(Consequence::GivenUp(DeadOrder { id: pending.id, attempts: pending.attempts + 1, error: UNDONE.into() }));
+            }
+            Outcome::Rejected { reason } => {
+                let since = before.map_or(now, |before| before.since);
+                let blame = self.trouble.failed(&pending.id, now);
+                if blame == Blame::Order {
+                    self.count(Waiting { pending, since, reason, held: false, uncounted: false }, retry, now, consequences);
+                    return;
+                }
+                if blame == Blame::BegunToBeEverybodys {
+                    consequences.push(Consequence::AllRefused(reason.clone()));
+                }
+                self.alone.reject(Waiting { pending, since, reason, held: false, uncounted: true }, now);
+            }
         }
     }
 
-    /// A run is all that had arrived when it began, so nobody waits for more than two. In a crowd it goes in
-    /// the order of ids: neighbours share pages of the table, and a batch at random touches them all.
-    fn next_of_run(&mut self, max: usize) -> Vec<Pending> {
-        let mut batch = Vec::new();
-        loop {
-            let count = self.run.len().min(max - batch.len());
-            batch.extend(self.run.drain(..count));
-            if batch.len() == max || self.arrived.is_empty() {
-                return batch;
+    /// Counts an order's failure: it rests, or is given up.
+    fn count(&mut self, mut waiting: Waiting, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
+        waiting.pending.attempts += 1;
+        let (id, attempts, reason) = (waiting.pending.id.clone(), waiting.pending.attempts, waiting.reason.clone());
+        match retry.pause_after(attempts) {
+            Some(pause) => {
+                self.alone.reject(waiting, now + pause);
+                consequences.push(Consequence::Retried { id, attempts, pause, reason });
             }
-            let mut arrived = std::mem::take(&mut self.arrived);
-            if arrived.len() > max {
-                arrived.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+            None => {
+                self.in_hand += 1;
+                consequences.push(Consequence::GivenUp(DeadOrder { id, attempts, error: reason }));
             }
-            self.run = arrived.into();
         }
+    }
+
+    /// Another order was closed: each failure that was not counted counts now, once, and its order is tried at once.
+    fn count_failures(&mut self, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
+        for mut waiting in self.alone.uncounted() {
+            waiting.uncounted = false;
+            if waiting.pending.attempts >= retry.attempts {
+                self.count(waiting, retry, now, consequences);
+            } else {
+                waiting.pending.attempts += 1;
+                self.alone.reject(waiting, now);
+            }
+        }
+    }
+
+    /// Those of which the table has told.
+    fn facts(&self) -> usize {
+        self.due_now.len() + self.backlog.len()
     }
 
     fn queued(&self) -> usize {
-        self.run.len() + self.arrived.len()
+        self.facts() + self.hints.len()
     }
 
-    fn waiting(&self) -> usize {
-        self.queued() + self.alone.len()
+    fn is_idle(&self) -> bool {
+        self.closed || (self.queued() == 0 && self.in_hand == 0 && !self.alone.is_busy())
     }
 
-    fn forget(&mut self, id: &OrderId) {
-        self.known.remove(id);
-    }
-
-    /// Drops memories of settled ids that are too old or too many.
-    fn expire(&mut self, now: Instant) {
-        while let Some((at, id)) = self.settled.pop_front_if(|(at, _)| now.duration_since(*at) > MEMORY) {
-            self.forget_settled(at, &id);
+    fn remember_settled(&mut self, id: &OrderId, now: Instant) {
+        match self.known.get_mut(id) {
+            Some(stage) => *stage = Stage::Settled(now),
+            None => drop(self.known.insert(id.clone(), Stage::Settled(now))),
         }
-        while self.settled.len() > MEMORY_SIZE {
-            if let Some((at, id)) = self.settled.pop_front() {
-                self.forget_settled(at, &id);
-            }
+        self.settled.push_back((now, id.clone()));
+    }
+
+    /// Drops memories that are too old or too many.
+    fn expire(&mut self, now: Instant) {
+        while let Some((at, id)) = pop_old(&mut self.settled, SETTLED_FOR, SETTLED_SIZE, now) {
+            self.forget(&id, at);
+        }
+        while let Some((at, id)) = pop_old(&mut self.given_up, GIVEN_UP_FOR, GIVEN_UP_SIZE, now) {
+            self.forget(&id, at);
         }
     }
 
     /// Unless the id has a newer story than this memory of it.
-    fn forget_settled(&mut self, at: Instant, id: &OrderId) {
-        if matches!(self.known.get(id), Some(Stage::Settled(newer)) if *newer == at) {
+    fn forget(&mut self, id: &OrderId, at: Instant) {
+        if matches!(self.known.get(id), Some(Stage::Settled(newest) | Stage::GivenUp(newest)) if *newest == at) {
             self.known.remove(id);
         }
     }
+}
+
+/// The oldest memory, if it is older than this or there are more of them.
+fn pop_old(memories: &mut VecDeque<(Instant, OrderId)>, lasts: Duration, size: usize, now: Instant) -> Option<(Instant, OrderId)> {
+    let too_many = memories.len() > size;
+    memories.pop_front_if(|(at, _)| too_many || now - *at > lasts)
 }

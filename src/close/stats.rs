@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::{
-    close::closer::{Looked, Outcome},
+    close::outcome::{Looked, Outcome},
     order::Trigger,
 };
 
@@ -86,8 +86,8 @@ impl Counts {
             Outcome::Settled { .. } => summary.settled += 1,
             Outcome::NotDue { .. } => summary.not_due += 1,
             Outcome::NotFound => summary.not_found += 1,
-            Outcome::Locked => summary.locked += 1,
-            Outcome::Rejected { .. } => summary.rejected += 1,
+            Outcome::Locked { .. } => summary.locked += 1,
+            Outcome::Rejected { .. } | Outcome::Undone => summary.rejected += 1,
         }
     }
 
@@ -106,12 +106,11 @@ impl Counts {
 #[derive(Debug)]
 pub struct Stats {
     counts: Mutex<(Counts, Counts)>,
-    last_closed: Mutex<Option<Instant>>,
 }
 
 impl Default for Stats {
     fn default() -> Self {
-        Self { counts: Mutex::new((Counts::new(), Counts::new())), last_closed: Mutex::default() }
+        Self { counts: Mutex::new((Counts::new(), Counts::new())) }
     }
 }
 
@@ -119,9 +118,6 @@ impl Stats {
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
-        if looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
-            *self.last_closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-        }
     }
 
     /// Counts one notification; `order` if its key named one.
@@ -140,11 +136,6 @@ impl Stats {
     /// How many orders were closed since the start.
     pub fn closed(&self) -> u64 {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary.closed
-    }
-
-    /// When an order was closed last.
-    pub fn last_closed(&self) -> Option<Instant> {
-        *self.last_closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counts since the last call.

@@ -1,26 +1,16 @@
 //! Lock, judge, update: the one way in which an order is ever closed.
 
-use std::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use crate::{
-    close::inbox::Pending,
+    close::{
+        Pending,
+        closures::Closures,
+        outcome::{Closed, Looked, Outcome, ROW_HELD},
+    },
     order::{OrderId, Row, Verdict, judge},
     store::{LockWait, NewEvent, Store, StoreError, Transaction, Updated},
 };
-
-/// The verdict on an order; `Close` has been carried out and committed.
-#[derive(Debug)]
-pub(super) struct Judged {
-    pub(super) verdict: Verdict,
-    /// For an order that was closed, the commit's time minus the deadline.
-    pub(super) lateness: Duration,
-}
-
-impl Judged {
-    fn locked() -> Self {
-        Self { verdict: Verdict::Locked, lateness: Duration::ZERO }
-    }
-}
 
 /// How the three steps are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,120 +21,186 @@ pub(super) enum Way {
     Stepwise,
 }
 
+/// Why a transaction has changed nothing.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It did not begin, or the whole table is locked: no order has to do with it.
+    Database(StoreError),
+    /// Step by step it may succeed: another transaction holds an order's row, or an order must not be closed again.
+    Fused(String),
+    /// A statement failed.
+    Statement(StoreError),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Statement(error)
+    }
+}
+
+/// An order of the batch on its way through the three steps.
+#[derive(Debug)]
+struct Candidate {
+    pending: Pending,
+    /// As it was before this transaction changed it, where one was read.
+    row: Option<Row>,
+    verdict: Verdict,
+    /// It was closed for this very deadline before.
+    undone: bool,
+}
+
+impl Candidate {
+    fn is_to_close(&self) -> bool {
+        self.verdict.is_close() && !self.undone
+    }
+}
+
 /// Closes those of the orders that are unpaid and due, in one transaction. The batch is in the order of its ids, none of
-/// them twice, and so are the verdicts.
+/// them twice.
 ///
-/// On an error nothing has changed, save that a connection lost during the commit leaves it open
-/// whether it did; asking again tells.
-pub(super) async fn lock_judge_update(store: &dyn Store, batch: &[Pending], way: Way) -> Result<Vec<Judged>, StoreError> {
-    // Somebody has the whole database, and with it each of these orders.
-    let all_locked = || Ok(batch.iter().map(|_| Judged::locked()).collect());
-    let mut transaction = match store.begin(LockWait::Briefly).await {
-        Err(StoreError::Locked(_)) => return all_locked(),
-        begun => begun?,
-    };
+/// On an error nothing has changed, save that a connection lost during the commit leaves it open whether it did; asking
+/// again tells.
+pub(super) async fn lock_judge_update(
+    store: &dyn Store,
+    closures: &Closures,
+    batch: &[Pending],
+    way: Way,
+    wait: LockWait,
+) -> Result<Vec<Looked>, Failure> {
+    let mut transaction = store.begin(wait).await.map_err(Failure::Database)?;
     let began = Instant::now();
-    let verdicts = match judge_and_update(transaction.as_mut(), store.unpaid(), batch, way).await {
-        Ok(verdicts) => verdicts,
+    let candidates = match judge_and_update(transaction.as_mut(), store.unpaid(), closures, batch, way).await {
+        Ok(candidates) => candidates,
         Err(error) => {
             transaction.rollback().await;
             return Err(error);
         }
     };
-    if verdicts.iter().any(is_close) {
-        match transaction.commit().await {
-            // An SQLite file without WAL is written when nobody reads it.
-            Err(StoreError::Locked(_)) => return all_locked(),
-            committed => committed?,
-        }
+    if candidates.iter().any(Candidate::is_to_close) {
+        // An SQLite file without WAL is written when nobody reads it.
+        transaction.commit().await.map_err(|error| match error {
+            StoreError::Locked(_) => Failure::Database(error),
+            error => Failure::Statement(error),
+        })?;
     } else {
         transaction.rollback().await;
     }
     // The rows were read after `began`, so no closure is reported earlier than it was.
     let since = began.elapsed();
-    Ok(verdicts
-        .into_iter()
-        .map(|verdict| {
-            let lateness = if let Verdict::Close { overdue } = verdict { overdue + since } else { Duration::ZERO };
-            Judged { verdict, lateness }
-        })
-        .collect())
-}
-
-/// The rows of a list of orders, each in its order's place, where one was read.
-type Rows = Vec<Option<Row>>;
-
-fn is_close(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Close { .. })
+    let looked = candidates.into_iter().map(|Candidate { pending, row, verdict, undone }| {
+        let outcome = match verdict {
+            Verdict::Close { .. } if undone => Outcome::Undone,
+            Verdict::Close { overdue } => {
+                Outcome::Closed(Closed { lateness: overdue + since, deadline: row.and_then(|row| row.deadline).unwrap_or_default() })
+            }
+            Verdict::Settled { status } => Outcome::Settled { status },
+            Verdict::NotDue { remaining } => Outcome::NotDue { remaining },
+            Verdict::NotFound => Outcome::NotFound,
+            Verdict::Locked => Outcome::Locked { reason: ROW_HELD.into() },
+        };
+        Looked { pending, outcome }
+    });
+    Ok(looked.collect())
 }
 
 async fn judge_and_update(
     transaction: &mut dyn Transaction,
     unpaid: &[String],
+    closures: &Closures,
     batch: &[Pending],
     way: Way,
-) -> Result<Vec<Verdict>, StoreError> {
+) -> Result<Vec<Candidate>, Failure> {
     let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
-    let fused = match way {
-        Way::Fused => fused(transaction, unpaid, &ids).await?,
-        Way::Stepwise => None,
+    let mut rows: Rows = match way {
+        Way::Fused => fused(transaction, unpaid, closures, &ids).await?,
+        Way::Stepwise => vec![None; ids.len()],
     };
-    let rows = match fused {
-        Some(mut rows) => {
-            let left = missing(&ids, &rows);
-            if !left.is_empty() {
-                fill(&mut rows, step_by_step(transaction, unpaid, &left).await?);
-            }
-            rows
-        }
-        None => step_by_step(transaction, unpaid, &ids).await?,
-    };
-    let verdicts: Vec<Verdict> = rows.iter().map(|row| judge(unpaid, row.as_ref())).collect();
-    let closed = to_close(&ids, &verdicts);
-    if !closed.is_empty() {
-        // The user's statements may move these rows elsewhere.
-        let included = if transaction.records() { Some(transaction.included(&closed).await?) } else { None };
-        transaction.run_close_sql(&closed).await?;
-        if let Some(mut included) = included {
-            let event = |((pending, row), verdict): ((&Pending, &Option<Row>), &Verdict)| {
-                let row = row.as_ref().filter(|_| is_close(verdict))?;
-                let data = included.remove(&pending.id).map_or("{}".into(), Into::into);
-                Some(NewEvent { order: pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: pending.trigger, data })
-            };
-            let events: Vec<NewEvent> = batch.iter().zip(&rows).zip(&verdicts).filter_map(event).collect();
-            transaction.record(&events).await?;
+    let left = missing(&ids, &rows);
+    let stepwise = !left.is_empty();
+    if stepwise {
+        fill(&mut rows, read(transaction, &left).await?);
+    }
+    let mut candidates: Vec<Candidate> = batch.iter().cloned().zip(rows).map(|(pending, row)| candidate(unpaid, pending, row)).collect();
+    if stepwise {
+        mark_undone(&mut candidates, closures);
+        let due: Vec<OrderId> = candidates.iter().filter(|one| one.is_to_close()).map(|one| one.pending.id.clone()).collect();
+        // What one statement has closed is none of these.
+        let due: Vec<OrderId> = due.into_iter().filter(|id| left.binary_search(id).is_ok()).collect();
+        if !due.is_empty() {
+            update_all(transaction, unpaid, &due).await?;
         }
     }
-    Ok(verdicts)
+    run_user_sql(transaction, &candidates).await?;
+    Ok(candidates)
 }
 
-/// Closes as many of these orders as one statement can, and returns their rows; `None` where that is none at all.
-async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Option<Rows>, StoreError> {
-    let rows = transaction.close_due(ids).await?;
-    if rows.is_empty() {
-        return Ok(None);
+fn candidate(unpaid: &[String], pending: Pending, row: Option<Row>) -> Candidate {
+    let verdict = judge(unpaid, row.as_ref());
+    Candidate { pending, row, verdict, undone: false }
+}
+
+fn mark_undone(candidates: &mut [Candidate], closures: &Closures) {
+    let to_close = candidates.iter().filter(|one| one.verdict.is_close());
+    let undone = closures.undone(to_close.filter_map(|one| Some((&one.pending.id, one.row.as_ref()?.deadline?))));
+    if !undone.is_empty() {
+        for one in candidates {
+            one.undone = one.verdict.is_close() && undone.contains(&one.pending.id);
+        }
     }
+}
+
+/// The user's statements and the events, for the orders that this transaction has closed.
+async fn run_user_sql(transaction: &mut dyn Transaction, candidates: &[Candidate]) -> Result<(), StoreError> {
+    let closed: Vec<OrderId> = candidates.iter().filter(|one| one.is_to_close()).map(|one| one.pending.id.clone()).collect();
+    if closed.is_empty() {
+        return Ok(());
+    }
+    // The user's statements may move these rows elsewhere.
+    let included = if transaction.records() { Some(transaction.included(&closed).await?) } else { None };
+    transaction.run_close_sql(&closed).await?;
+    let Some(mut included) = included else { return Ok(()) };
+    let event = |one: &Candidate| {
+        let row = one.row.as_ref().filter(|_| one.is_to_close())?;
+        let data = included.remove(&row.id).map_or("{}".into(), Into::into);
+        Some(NewEvent { order: one.pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: one.pending.trigger, data })
+    };
+    let events: Vec<NewEvent> = candidates.iter().filter_map(event).collect();
+    transaction.record(&events).await
+}
+
+/// The rows of a list of orders, each in its order's place, where one was read.
+type Rows = Vec<Option<Row>>;
+
+/// Closes as many of these orders as one statement can, and returns their rows.
+async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], closures: &Closures, ids: &[OrderId]) -> Result<Rows, Failure> {
+    let rows = transaction.close_due(ids).await.map_err(|error| match error {
+        StoreError::Locked(reason) => Failure::Fused(reason),
+        error => Failure::Statement(error),
+    })?;
     let rows = in_places(rows, ids)?;
     for row in rows.iter().flatten() {
         let verdict = judge(unpaid, Some(row));
-        if !is_close(&verdict) {
-            return Err(StoreError::Conflict(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)));
+        if !verdict.is_close() {
+            return Err(StoreError::Conflict(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)).into());
         }
     }
-    Ok(Some(rows))
+    if let [id, ..] = closures.undone(rows.iter().flatten().filter_map(|row| Some((&row.id, row.deadline?)))).as_slice() {
+        return Err(Failure::Fused(format!("order {id} was closed before")));
+    }
+    Ok(rows)
 }
 
-/// Reads the rows of these orders, and closes those that are unpaid, due and locked.
-async fn step_by_step(transaction: &mut dyn Transaction, unpaid: &[String], ids: &[OrderId]) -> Result<Rows, StoreError> {
-    let mut rows = in_places(transaction.lock(ids).await?, ids)?;
+/// Locks and reads the rows of these orders, and reads those that can't be locked.
+async fn read(transaction: &mut dyn Transaction, ids: &[OrderId]) -> Result<Rows, Failure> {
+    let rows = transaction.lock(ids).await.map_err(|error| match error {
+        // Rows are skipped, so it is the table.
+        StoreError::Locked(_) => Failure::Database(error),
+        error => Failure::Statement(error),
+    })?;
+    let mut rows = in_places(rows, ids)?;
     let unlocked = missing(ids, &rows);
     if !unlocked.is_empty() {
         fill(&mut rows, in_places(transaction.peek(&unlocked).await?, &unlocked)?);
-    }
-    let verdicts: Vec<Verdict> = rows.iter().map(|row| judge(unpaid, row.as_ref())).collect();
-    let due = to_close(ids, &verdicts);
-    if !due.is_empty() {
-        update_all(transaction, unpaid, &due).await?;
     }
     Ok(rows)
 }
@@ -160,7 +216,7 @@ async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &
         // The update has asked the filter once more, by now with the row locked: a payment in another table may have come
         // in between. What passes it still, and is due, was left out by something else.
         let rows = in_places(transaction.lock(due).await?, due)?;
-        if let Some(row) = rows.iter().flatten().find(|row| is_close(&judge(unpaid, Some(row)))) {
+        if let Some(row) = rows.iter().flatten().find(|row| judge(unpaid, Some(row)).is_close()) {
             return Err(StoreError::Rejected(format!(
                 "order {} was not updated; a trigger or rule on the table keeps it from that",
                 row.id
@@ -174,10 +230,6 @@ async fn update_all(transaction: &mut dyn Transaction, unpaid: &[String], due: &
         )));
     }
     Ok(())
-}
-
-fn to_close(ids: &[OrderId], verdicts: &[Verdict]) -> Vec<OrderId> {
-    ids.iter().zip(verdicts).filter(|(_, verdict)| is_close(verdict)).map(|(id, _)| id.clone()).collect()
 }
 
 /// The orders of which no row was read.

@@ -1,47 +1,121 @@
-//! What keeps every order from being closed, said once and not by each worker about each batch.
+//! Whose fault a failure is, told by outcomes alone: no error code tells an order that its database refuses from a
+//! database that refuses every order.
+//!
+//! One or two orders that fail lose an attempt each, at once. When three different orders have failed since the last
+//! closure, none of their failures counts until another order closes; then each counts once, and all are tried again.
+//! Until then they are tried one at a time, with growing pauses; an order that has not failed yet waits for none of them.
 
-use std::sync::{Mutex, PoisonError};
+use std::{collections::HashSet, time::Duration};
 
-use tracing::{error, info, warn};
+use tokio::time::Instant;
 
-use crate::store::StoreError;
+use crate::order::OrderId;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// It passes by itself.
-    Away,
-    /// Somebody has to mend something.
-    Refused,
+/// So many different orders that fail without a closure in between are not to blame.
+const TOO_MANY: usize = 3;
+
+/// The pauses between two tries of orders that are not to blame.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The failures since the last closure.
+#[derive(Debug, Default)]
+pub(super) struct Trouble {
+    /// Different orders, as many as matter.
+    failed: HashSet<OrderId>,
+    /// While the orders that failed are not to blame: when one of them is tried next, and the pause after that.
+    probes: Option<(Instant, Duration)>,
 }
 
-/// The trouble that all workers are in.
-#[derive(Debug, Default)]
-pub struct Trouble(Mutex<Option<Kind>>);
+/// What a failure means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// It is the order's own.
+    Order,
+    /// It may be everybody's, and this is the failure that shows it.
+    BegunToBeEverybodys,
+    /// It may be everybody's.
+    Everybodys,
+}
 
 impl Trouble {
-    /// Nothing can be closed, `orders` among it, because of this.
-    pub(super) fn begin(&self, orders: usize, fault: &StoreError) {
-        let kind = if matches!(fault, StoreError::Rejected(_)) { Kind::Refused } else { Kind::Away };
-        if self.replace(Some(kind)) == Some(kind) {
-            return;
+    /// An order that was alone in its transaction has failed.
+    pub(super) fn failed(&mut self, id: &OrderId, now: Instant) -> Blame {
+        if self.probes.is_some() {
+            return Blame::Everybodys;
         }
-        match kind {
-            Kind::Away => warn!(orders, reason = %fault, "database unavailable; waiting for it"),
-            Kind::Refused => error!(
-                orders, reason = %fault,
-                "no order can be closed, and all are tried again until that is mended: a table, a column, a right, a trigger, or close.sql"
-            ),
+        self.failed.insert(id.clone());
+        if self.failed.len() < TOO_MANY {
+            return Blame::Order;
+        }
+        self.probes = Some((now + SHORTEST_PAUSE, SHORTEST_PAUSE));
+        Blame::BegunToBeEverybodys
+    }
+
+    /// An order was closed. Returns whether that ends the trouble.
+    pub(super) fn closed(&mut self) -> bool {
+        self.failed.clear();
+        self.probes.take().is_some()
+    }
+
+    /// When one of the orders that failed may be tried; `None` when each has its own time.
+    pub(super) fn next_probe(&self) -> Option<Instant> {
+        self.probes.map(|(at, _)| at)
+    }
+
+    /// One of them is being tried.
+    pub(super) fn probing(&mut self, now: Instant) {
+        if let Some((at, pause)) = &mut self.probes {
+            *pause = (*pause * 2).min(LONGEST_PAUSE);
+            *at = now + *pause;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> OrderId {
+        OrderId::from_database(&number.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_orders_are_to_blame_and_three_are_not() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        for number in [1, 2, 1, 2, 1] {
+            assert_eq!(trouble.failed(&id(number), now), Blame::Order);
+        }
+        assert_eq!(trouble.failed(&id(3), now), Blame::BegunToBeEverybodys);
+        assert_eq!(trouble.failed(&id(1), now), Blame::Everybodys);
+        assert!(trouble.closed());
+        assert!(!trouble.closed(), "once");
+        assert_eq!(trouble.failed(&id(1), now), Blame::Order);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_closure_in_between_clears_the_database() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        for number in 0..100 {
+            assert_eq!(trouble.failed(&id(number), now), Blame::Order);
+            trouble.closed();
         }
     }
 
-    /// Orders can be closed.
-    pub(super) fn end(&self) {
-        if self.replace(None).is_some() {
-            info!("database available again");
+    #[tokio::test(start_paused = true)]
+    async fn probes_come_ever_more_rarely_up_to_a_limit() {
+        let mut trouble = Trouble::default();
+        assert_eq!(trouble.next_probe(), None);
+        for number in 0..3 {
+            trouble.failed(&id(number), Instant::now());
         }
-    }
-
-    fn replace(&self, kind: Option<Kind>) -> Option<Kind> {
-        std::mem::replace(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner), kind)
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            let at = trouble.next_probe().expect("it is in trouble");
+            pauses.push((at - Instant::now()).as_millis());
+            tokio::time::advance(at - Instant::now()).await;
+            trouble.probing(Instant::now());
+        }
+        assert_eq!(pauses, [200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]);
     }
 }

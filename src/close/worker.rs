@@ -1,32 +1,38 @@
-//! The daemon's workers: each takes what waits in the inbox, as soon as it is free.
+//! The daemon's workers: each takes what waits in its lane of the inbox, as soon as it is free.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::Instant,
 };
-
-use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{
-        closer::{Closer, Looked, Outcome, Unfinished},
-        inbox::{Ending, Inbox, Pending},
+        closer::{Closer, Ending},
+        inbox::{Consequence, Inbox, Pending},
+        outage::Outage,
+        outcome::{Looked, Outcome},
         stats::{Stats, millis},
-        trouble::Trouble,
     },
-    config::Retry,
     order::{OrderId, Trigger},
-    store::{DeadOrder, StoreError},
+    store::{DeadOrder, LockWait, StoreError},
 };
 
-/// How soon a locked order is looked at again: well within the second that is promised.
-const LOCKED_PAUSE: Duration = Duration::from_millis(250);
+/// How many workers the lane `alone` has, each with a connection of its own.
+pub const ALONE: usize = 2;
 
 /// How long an order may be carried until it is due; a longer wait is left to the sweep's look ahead.
 const LONGEST_CARRY: Duration = Duration::from_mins(1);
+
+/// While an order was held this lately, a batch that meets a lock does not wait for it.
+const HELD_LATELY: Duration = Duration::from_secs(1);
+
+/// How soon an order that could not be given up is tried again.
+const TRY_TO_GIVE_UP: Duration = Duration::from_secs(30);
 
 /// An order to be looked at again.
 #[derive(Debug, Clone)]
@@ -39,138 +45,151 @@ pub struct Later {
     pub at: Instant,
 }
 
-/// Takes batches from the inbox and closes them, until the inbox is closed.
+/// From where a worker takes orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    /// Batches of orders that have not failed yet.
+    Shared,
+    /// What failed.
+    Alone,
+}
+
+/// What becomes of orders that the database refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// They are logged, and given up in the end.
+    Daemon,
+    /// They stay where they are: whoever runs one pass reports what is left.
+    Pass,
+}
+
+/// Takes orders from the inbox and closes them, until the inbox is closed.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// Where ids come from.
+    /// Where orders come from.
     pub inbox: Arc<Inbox>,
     /// How they are closed.
     pub closer: Closer,
     /// The most orders in one transaction.
     pub batch_size: usize,
-    /// When rejected orders are tried again.
-    pub retry: Retry,
     /// Who carries orders that are to be looked at again.
     pub later: mpsc::Sender<Later>,
     /// Changes when orders were closed.
     pub closed: watch::Sender<()>,
     /// What has been done.
     pub stats: Arc<Stats>,
-    /// What keeps all workers from closing anything.
-    pub trouble: Arc<Trouble>,
+    /// Whether the database can be used.
+    pub outage: Arc<Outage>,
+    /// What becomes of orders that the database refuses.
+    pub follow: Follow,
     /// Ends the wait for an unavailable database.
     pub stop: CancellationToken,
 }
 
 impl Worker {
+    /// Starts so many workers for batches, and those of the lane `alone`.
+    pub fn spawn(&self, workers: usize) -> JoinSet<()> {
+        let lanes = std::iter::repeat_n(Lane::Shared, workers).chain([Lane::Alone; ALONE]);
+        lanes.map(|lane| self.clone().run(lane)).collect()
+    }
+
     /// Works until the inbox is closed; a batch in hand is finished first.
-    pub async fn run(self) {
-        while let Some(batch) = self.inbox.take(self.batch_size).await {
-            self.close(batch).await;
+    async fn run(self, lane: Lane) {
+        loop {
+            let taken = match lane {
+                Lane::Shared => self.inbox.take(self.batch_size).await,
+                Lane::Alone => self.inbox.take_alone().await,
+            };
+            let Some(batch) = taken else { return };
+            self.close(batch, lane).await;
         }
     }
 
-    /// Closes a batch, waiting while nothing can be closed.
-    async fn close(&self, mut batch: Vec<Pending>) {
-        let started = Instant::now();
-        let mut looked = Vec::with_capacity(batch.len());
-        let mut pauses = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(100))
-            .with_max_delay(Duration::from_secs(2))
-            .without_max_times()
-            .with_jitter()
-            .build();
-        let mut away = false;
-        while let Err(Unfinished { left, fault }) = self.closer.close(batch, &mut looked).await {
-            self.trouble.begin(left.len(), &fault);
-            away = true;
-            batch = left;
-            let pause = pauses.next().unwrap_or_default();
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = self.stop.cancelled() => {
-                    // Their rows are unpaid still, and the next sweep finds them.
-                    for pending in &batch {
-                        self.inbox.finish(&pending.id, Ending::Forgotten);
+    /// Closes a batch, waiting while the database can't be used.
+    async fn close(&self, mut batch: Vec<Pending>, lane: Lane) {
+        loop {
+            let began = Instant::now();
+            let ending = match lane {
+                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.together(batch, LockWait::Never).await,
+                Lane::Shared => self.closer.together(batch, LockWait::Briefly).await,
+                Lane::Alone => self.closer.alone(batch).await,
+            };
+            match ending {
+                Ending::Looked(looked) => {
+                    self.succeeded(&looked);
+                    debug!(orders = looked.len(), took_ms = millis(began.elapsed()), ?lane, "batch done");
+                    return self.settle(looked).await;
+                }
+                Ending::Failed { batch, error } => {
+                    debug!(orders = batch.len(), %error, ?lane, "a batch failed; trying its orders apart");
+                    // To halve what takes too long would only take as long again and again.
+                    return self.inbox.isolate(batch, matches!(error, StoreError::TimedOut(_)));
+                }
+                Ending::Unavailable { batch: left, fault } => {
+                    tokio::select! {
+                        () = self.outage.sit_out(left.len(), &fault) => batch = left,
+                        // Their rows are unpaid still, and the next sweep finds them.
+                        () = self.stop.cancelled() => return,
                     }
-                    break;
                 }
             }
         }
-        if (away && !self.stop.is_cancelled()) || looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
-            self.trouble.end();
-        }
-        self.report(&looked, started.elapsed());
-        let rejected = looked.iter().filter(|one| matches!(one.outcome, Outcome::Rejected { .. })).count();
-        let given_up: Vec<DeadOrder> = looked.into_iter().filter_map(|one| self.settle(one, started, rejected == 1)).collect();
-        if !given_up.is_empty() {
-            self.bury(&given_up, started).await;
+    }
+
+    /// The database has answered. It may be another, or an older one, and there may be much to find.
+    fn succeeded(&self, looked: &[Looked]) {
+        let refused = looked.iter().all(|one| matches!(one.outcome, Outcome::Rejected { .. }));
+        if !refused && self.outage.succeeded() {
+            self.closer.forget_closures();
+            self.inbox.want_sweep();
         }
     }
 
-    fn report(&self, looked: &[Looked], took: Duration) {
-        self.stats.looked(looked);
-        if looked.iter().any(|one| matches!(one.outcome, Outcome::Closed(_))) {
+    /// Counts outcomes, tells the inbox, and does what follows.
+    async fn settle(&self, looked: Vec<Looked>) {
+        self.stats.looked(&looked);
+        if looked.iter().any(Looked::is_closed) {
             self.closed.send_replace(());
         }
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let closed = looked.iter().filter(|one| matches!(one.outcome, Outcome::Closed(_))).count();
-            debug!(orders = looked.len(), closed, took_ms = millis(took), "batch done");
-        }
-    }
-
-    /// Says to the inbox, and to whoever carries the order on, how the look at it ended, which `started` then; `alone`
-    /// if no other of its batch was rejected. Returns an order that is to be given up, and stays in hand until then.
-    fn settle(&self, Looked { pending, outcome }: Looked, started: Instant, alone: bool) -> Option<DeadOrder> {
-        let Pending { id, trigger, rejections } = pending;
-        let ending = match outcome {
-            Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound => Ending::Settled,
-            Outcome::NotDue { .. } | Outcome::Locked => Ending::Forgotten,
-            Outcome::Rejected { ref reason, doubtful } => {
-                let attempts = rejections + 1;
-                let pause = match self.retry.pause_after(attempts) {
-                    Some(pause) => pause,
-                    None if !doubtful || self.is_to_blame(&id, started, alone) => {
-                        return Some(DeadOrder { id, attempts, error: reason.clone() });
-                    }
-                    None => {
-                        self.trouble.begin(1, &StoreError::Rejected(reason.clone()));
-                        self.retry.max.get()
-                    }
-                };
-                warn!(order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason, "close failed; will retry this order alone");
-                Ending::Resting { rejections: attempts, since: started, until: Instant::now().checked_add(pause) }
-            }
-        };
-        self.inbox.finish(&id, ending);
-        let pause = match outcome {
-            Outcome::NotDue { remaining } => remaining.filter(|remaining| *remaining <= LONGEST_CARRY),
-            Outcome::Locked => Some(LOCKED_PAUSE),
-            Outcome::Closed(_) | Outcome::Settled { .. } | Outcome::NotFound | Outcome::Rejected { .. } => None,
-        };
-        if let Some(at) = pause.and_then(|pause| Instant::now().checked_add(pause)) {
+        let now = Instant::now();
+        let later: Vec<Later> = looked.iter().filter_map(|one| later(one, now)).collect();
+        let consequences = self.inbox.settle(looked);
+        for one in later {
             // If nobody has room for it, a sweep finds it when it is due.
-            self.later.try_send(Later { id, trigger, at }).ok();
+            self.later.try_send(one).ok();
         }
-        None
+        if self.follow == Follow::Pass {
+            return;
+        }
+        let mut given_up = Vec::new();
+        for consequence in consequences {
+            match consequence {
+                Consequence::Retried { id, attempts, pause, reason } => warn!(
+                    order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason,
+                    "close failed; will retry this order alone"
+                ),
+                Consequence::AllRefused(reason) => error!(
+                    reason,
+                    "no order can be closed, and all are tried again until that is mended: a table, a column, a right, a trigger, or close.sql"
+                ),
+                Consequence::Recovered => info!("orders can be closed again"),
+                Consequence::GivenUp(dead) => given_up.push(dead),
+            }
+        }
+        if !given_up.is_empty() {
+            self.give_up(&given_up).await;
+        }
     }
 
-    /// Whether a doubtful rejection is the order's own fault: another was closed since, or no other is rejected.
-    fn is_to_blame(&self, id: &OrderId, started: Instant, alone: bool) -> bool {
-        let since = self.inbox.rejected_since(id).unwrap_or(started);
-        self.stats.last_closed().is_some_and(|closed| closed >= since) || (alone && !self.inbox.rejects_others(id))
-    }
-
-    /// Gives orders up: as dead letters, where there are tables for them, or else until a restart.
-    async fn bury(&self, orders: &[DeadOrder], started: Instant) {
+    /// Gives orders up: as dead letters, where there are tables for them, or else for a day.
+    async fn give_up(&self, orders: &[DeadOrder]) {
         let outbox = self.closer.store().outbox();
         if outbox.is_ready()
             && let Err(error) = outbox.bury(orders).await
         {
             warn!(orders = orders.len(), %error, "dead letters could not be written; trying these orders again");
-            let until = Instant::now().checked_add(self.retry.max.get());
-            for DeadOrder { id, attempts, .. } in orders {
-                self.inbox.finish(id, Ending::Resting { rejections: *attempts, since: started, until });
+            for dead in orders {
+                self.inbox.not_given_up(dead, TRY_TO_GIVE_UP);
             }
             return;
         }
@@ -180,15 +199,23 @@ impl Worker {
                     order = %id, attempts, reason,
                     "order can't be closed, and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
                 );
-                // Not forgotten: a sweep that read the table before may still bring it.
-                self.inbox.finish(id, Ending::Settled);
             } else {
                 error!(
                     order = %id, attempts, reason,
-                    "order can't be closed, and is left alone until a restart; mend the cause, then run `order-closer close` with its id"
+                    "order can't be closed, and is left alone for a day; mend the cause, then run `order-closer close` with its id"
                 );
-                self.inbox.finish(id, Ending::Resting { rejections: *attempts, since: started, until: None });
             }
+            self.inbox.given_up(id, outbox.is_ready());
         }
+    }
+}
+
+/// When an order that is not due yet is to be looked at again.
+fn later(Looked { pending, outcome }: &Looked, now: Instant) -> Option<Later> {
+    match outcome {
+        Outcome::NotDue { remaining: Some(remaining) } if *remaining <= LONGEST_CARRY => {
+            Some(Later { id: pending.id.clone(), trigger: pending.trigger, at: now + *remaining })
+        }
+        _ => None,
     }
 }

@@ -2,24 +2,7 @@
 
 use std::time::Duration;
 
-use crate::order::OrderId;
-
-/// An order's row as one statement of the database saw it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// The id, as the column prints it.
-    pub id: OrderId,
-    /// The status, as the column prints it; `None` is SQL's NULL.
-    pub status: Option<String>,
-    /// The deadline in microseconds since 1970 UTC; `None` when the row has none.
-    ///
-    /// A deadline before 1971 is a zero date or a wrong unit, and the stores report it as `None`.
-    pub deadline: Option<i64>,
-    /// The database's clock when it read the row, in microseconds since 1970 UTC.
-    pub now: i64,
-    /// Whether this transaction holds the row's lock.
-    pub locked: bool,
-}
+use crate::order::Row;
 
 /// What is to be done with an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +28,14 @@ pub enum Verdict {
     Locked,
 }
 
+impl Verdict {
+    /// Whether the order is to be closed.
+    #[must_use]
+    pub fn is_close(&self) -> bool {
+        matches!(self, Self::Close { .. })
+    }
+}
+
 /// Judges one order.
 ///
 /// An order closes only if its row is locked by this transaction, its status is one of `unpaid`,
@@ -58,10 +49,9 @@ pub fn judge(unpaid: &[String], row: Option<&Row>) -> Verdict {
     if !is_unpaid {
         return Verdict::Settled { status: row.status.clone() };
     }
-    let Some(deadline) = row.deadline else {
+    let Some(remaining) = row.remaining() else {
         return Verdict::NotDue { remaining: None };
     };
-    let remaining = deadline.saturating_sub(row.now);
     if remaining > 0 {
         return Verdict::NotDue { remaining: Some(Duration::from_micros(remaining.unsigned_abs())) };
     }

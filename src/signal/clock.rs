@@ -1,6 +1,8 @@
 //! What the database's clock shows, on this host's steady one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// Clocks drift; what is older than this tells nothing.
 const MEMORY: Duration = Duration::from_secs(10);

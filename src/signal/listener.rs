@@ -166,7 +166,7 @@ impl Listener {
                     Ok(id) => {
                         self.stats.heard(true);
                         if self.peers.is_ours(&id) {
-                            self.inbox.offer(&id, Trigger::Expired);
+                            self.inbox.offer_hint(&id, Trigger::Expired);
                         }
                     }
                     Err(reason) => {

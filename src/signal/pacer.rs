@@ -8,10 +8,13 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -124,12 +127,12 @@ impl Pacer {
                 Step::Touch if !self.peers.is_ours(&id) => {}
                 Step::Touch => touched.push(id),
                 Step::Offer(trigger) => {
-                    self.inbox.offer(&id, trigger);
+                    self.inbox.offer_due([&id], trigger);
                 }
             }
         }
         if touched.len() > CROWD {
-            self.inbox.offer_all(&touched, Trigger::Pacer);
+            self.inbox.offer_due(&touched, Trigger::Pacer);
         } else if !touched.is_empty() {
             // Not awaited: a slow Redis must not delay the next deadline.
             tokio::spawn(self.touch.clone().run(touched));
@@ -181,7 +184,7 @@ impl Wheel {
             // An empty wheel waits for the other branches of the select.
             return std::future::pending().await;
         };
-        tokio::time::sleep_until((*next).into()).await;
+        tokio::time::sleep_until(*next).await;
         let (now, mut ready) = (Instant::now(), Vec::new());
         while let Some(mut moment) = self.moments.first_entry()
             && *moment.key() <= now
@@ -228,7 +231,7 @@ impl Toucher {
                 }
             }
         }
-        self.inbox.offer_all(&ids, Trigger::Pacer);
+        self.inbox.offer_due(&ids, Trigger::Pacer);
     }
 
     fn resting(&self) -> bool {

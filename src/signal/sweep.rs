@@ -1,12 +1,9 @@
 //! Reads the table for what is due and what soon will be: whatever notification was lost, its order
 //! is found here.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -20,6 +17,9 @@ use crate::{
 /// The sweep rests so many times as long as its queries took, beyond what their rows were worth, when that
 /// happened twice in a row.
 const REST_FACTOR: u32 = 19;
+
+/// The shortest rest, when the database has failed.
+const SHORTEST_REST: Duration = Duration::from_millis(100);
 
 /// The longest rest that makes the sweep look further ahead: more rows are more pages, and each is a slow query.
 const FURTHEST_REST: Duration = Duration::from_mins(1);
@@ -99,7 +99,8 @@ impl Sweep {
                     if !std::mem::replace(&mut away, true) {
                         warn!(%error, "the sweep failed; trying again");
                     }
-                    self.settings.every.get()
+                    // Not deaf to whoever knows that the database is back.
+                    SHORTEST_REST
                 }
             };
             tokio::select! {
@@ -159,10 +160,9 @@ impl Sweep {
     async fn pass_on(&self, rows: &[Row], (asked, answered): (Instant, Instant), clock: &DatabaseClock, found: &mut Found) {
         let mut upcoming = Vec::new();
         for row in rows {
-            let Some(deadline) = row.deadline else { continue };
-            let remaining = deadline.saturating_sub(row.now);
+            let (Some(deadline), Some(remaining)) = (row.deadline, row.remaining()) else { continue };
             let patience = self.peers.patience(&row.id);
-            if remaining <= 0 {
+            if row.is_overdue() {
                 found.overdue += 1;
                 let patience = patience.saturating_sub(Duration::from_micros(remaining.unsigned_abs()));
                 if !patience.is_zero() {

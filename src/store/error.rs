@@ -1,8 +1,4 @@
 //! Failures, sorted once by what to do next. Nobody else reads an SQLSTATE.
-//!
-//! What an error says does not tell whose fault it is: a trigger may raise for one order what a broken disk
-//! says, and a table that is gone is refused as one order's wrong value is. [`super::examine`] tells: what
-//! fails with no order at all is no order's fault.
 
 use sqlx::error::DatabaseError;
 

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use order_closer::{
-    close::{Closer, Looked, Outcome, Pending},
+    close::{Looked, Outcome},
     order::{OrderId, Trigger},
     store::Store,
 };
 
-use super::{Database, PAST, create_orders, open, overdue, overdue_orders, plain_orders, settings, time_type};
+use super::{Database, PAST, closing::look, create_orders, open, overdue, overdue_orders, plain_orders, settings, time_type};
 use crate::support::mariadb::MariaDb;
 
 /// Closes these orders, which a sweep has found, as the daemon does.
 async fn close(store: &Arc<dyn Store>, ids: &[String]) -> Vec<Looked> {
-    let pending = |id: &String| Pending { id: OrderId::from_database(id), trigger: Trigger::Sweep, rejections: 0 };
-    let mut looked = Vec::new();
-    Closer::new(Arc::clone(store)).close(ids.iter().map(pending).collect(), &mut looked).await.expect("the database is well");
-    looked
+    let ids = ids.iter().map(|id| OrderId::from_database(id)).collect();
+    look(store, ids, Trigger::Sweep).await.expect("the database is well")
 }
 
 async fn closed(store: &Arc<dyn Store>, id: &str) -> Outcome {

@@ -4,24 +4,39 @@
 use std::sync::Arc;
 
 use order_closer::{
-    close::{Closer, Outcome, Pending},
-    order::Trigger,
-    store::Store,
+    close::{Closer, Ending, Looked, Outcome, Pending},
+    order::{OrderId, Trigger},
+    store::{LockWait, Store, StoreError},
 };
 
 use super::{Database, Kind, Settings, begin, by_kind, change, ids, open, overdue_orders, plain_orders, settings, status_of, texts as map};
 use crate::support::wait;
 
-/// Looks at these orders as the daemon does; how each look ended, in the order of the ids.
-pub async fn outcomes(store: &Arc<dyn Store>, texts: &[&str]) -> Vec<Outcome> {
-    let pending = |id| Pending { id, trigger: Trigger::Request, rejections: 0 };
+/// Looks at these orders as the daemon does: together, and where that fails, apart.
+pub(super) async fn look(store: &Arc<dyn Store>, ids: Vec<OrderId>, trigger: Trigger) -> Result<Vec<Looked>, StoreError> {
+    let closer = Closer::new(Arc::clone(store));
+    let batch = ids.into_iter().map(|id| Pending::new(id, trigger)).collect();
     let mut looked = Vec::new();
-    Closer::new(Arc::clone(store))
-        .close(ids(store.as_ref(), texts).into_iter().map(pending).collect(), &mut looked)
-        .await
-        .expect("the database is there");
+    match closer.together(batch, LockWait::Briefly).await {
+        Ending::Looked(all) => looked.extend(all),
+        Ending::Failed { batch, .. } => {
+            for pending in batch {
+                looked.extend(closer.one(pending).await?);
+            }
+        }
+        Ending::Unavailable { fault, .. } => return Err(fault),
+    }
     looked.sort_by(|one, other| one.pending.id.cmp(&other.pending.id));
-    looked.into_iter().map(|one| one.outcome).collect()
+    Ok(looked)
+}
+
+/// How each look ended, in the order of the ids; what keeps all from being looked at holds them all.
+pub async fn outcomes(store: &Arc<dyn Store>, texts: &[&str]) -> Vec<Outcome> {
+    match look(store, ids(store.as_ref(), texts), Trigger::Request).await {
+        Ok(looked) => looked.into_iter().map(|one| one.outcome).collect(),
+        Err(StoreError::Locked(reason)) => texts.iter().map(|_| Outcome::Locked { reason: reason.clone() }).collect(),
+        Err(error) => panic!("the database is well: {error}"),
+    }
 }
 
 fn is_closed(outcome: &Outcome) -> bool {
@@ -46,7 +61,7 @@ pub async fn a_payment_in_another_table(database: Database) {
     let mut payment = database.begin().await;
     payment.execute("INSERT INTO payments VALUES (1)").await;
     let during = outcomes(&store, &["1", "2"]).await;
-    assert_eq!(during[0], Outcome::Locked);
+    assert!(matches!(during[0], Outcome::Locked { .. }), "{during:?}");
     // Whoever writes to an SQLite file has locked all of it.
     assert_eq!(is_closed(&during[1]), database.kind != Kind::Sqlite, "{during:?}");
     payment.commit().await;

@@ -6,13 +6,15 @@ use std::{
 };
 
 use order_closer::{
-    close::{Closer, Looked, Outcome, Pending, Unfinished},
+    close::{Looked, Outcome},
     order::Trigger,
-    store::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Store, StoreError, tables_for},
+    store::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Store, tables_for},
 };
 use serde_json::json;
 
-use super::{Database, Settings, by_kind, host_now, ids, load, open, overdue, overdue_orders, plain_orders, settings, try_open};
+use super::{
+    Database, Settings, by_kind, closing::look, host_now, ids, load, open, overdue, overdue_orders, plain_orders, settings, try_open,
+};
 use crate::support::{mariadb::MariaDb, wait};
 
 pub(super) const LONG: Duration = Duration::from_mins(10);
@@ -36,13 +38,7 @@ pub(super) async fn migrated(settings: &Settings) -> Arc<dyn Store> {
 
 /// Closes orders as the daemon does.
 pub(super) async fn close(store: &Arc<dyn Store>, texts: &[&str], trigger: Trigger) -> Vec<Looked> {
-    try_close(store, texts, trigger).await.expect("the database is well")
-}
-
-async fn try_close(store: &Arc<dyn Store>, texts: &[&str], trigger: Trigger) -> Result<Vec<Looked>, Unfinished> {
-    let batch = ids(&**store, texts).into_iter().map(|id| Pending { id, trigger, rejections: 0 }).collect();
-    let mut looked = Vec::new();
-    Closer::new(Arc::clone(store)).close(batch, &mut looked).await.map(|()| looked)
+    look(store, ids(&**store, texts), trigger).await.expect("the database is well")
 }
 
 pub(super) async fn events(store: &dyn Store) -> Vec<Event> {
@@ -112,8 +108,8 @@ pub async fn no_closure_without_its_event(database: Database) {
     overdue_orders(&database, 1..=2).await;
     let store = migrated(&with_events(&database)).await;
     database.execute("DROP TABLE order_closer_deliveries").await;
-    let closed = try_close(&store, &["1", "2"], Trigger::Expired).await;
-    assert!(matches!(&closed, Err(Unfinished { left, fault: StoreError::Rejected(_) }) if left.len() == 2), "{closed:?}");
+    let looked = close(&store, &["1", "2"], Trigger::Expired).await;
+    assert!(looked.iter().all(|one| matches!(one.outcome, Outcome::Rejected { .. })) && looked.len() == 2, "{looked:?}");
     assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 0").await, 2);
     assert_eq!(database.number("SELECT count(*) FROM order_closer_events").await, 0);
 }

@@ -1,0 +1,175 @@
+//! The lane of orders that are in nobody else's way: each goes in a transaction of its own that waits for no lock.
+//!
+//! - *Suspects*: batches that failed as a whole. They are halved until the orders that cause it stand alone.
+//! - *Held*: another transaction holds the order's row, or one that its closure needs. Tried again after 20 ms, since most
+//!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are.
+//! - *Rejected*: the database refuses the closure. Each rests ever longer between its tries, or, while
+//!   [`crate::close::trouble`] clears them of the blame, until one after the other is tried.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use rand::Rng;
+use tokio::time::Instant;
+
+use crate::close::{Pending, trouble::Trouble};
+
+/// A held order's first pause, and its shortest and longest afterwards: the more of them, the longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const HELD_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_HELD_PAUSE: Duration = Duration::from_millis(750);
+const HELD_COST: Duration = Duration::from_millis(3);
+
+/// An order that waits for its next try.
+#[derive(Debug, Clone)]
+pub(super) struct Waiting {
+    pub(super) pending: Pending,
+    /// Since when, in this lane.
+    pub(super) since: Instant,
+    /// What the last try said.
+    pub(super) reason: String,
+    /// Whether another transaction holds what it needs; else the database refuses it.
+    pub(super) held: bool,
+    /// Whether that refusal has still to be counted.
+    pub(super) uncounted: bool,
+}
+
+/// Orders by the time of their next try; the number tells those of one instant apart.
+type Timed = BTreeMap<(Instant, u64), Waiting>;
+
+/// What the lane has for whoever asks.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Orders that failed together, or one order: to be tried together.
+    Try(Vec<Pending>),
+    /// Nothing until then.
+    At(Instant),
+    /// Nothing at all.
+    Nothing,
+}
+
+/// The lane.
+#[derive(Debug, Default)]
+pub(super) struct Alone {
+    suspects: Vec<Vec<Pending>>,
+    held: Timed,
+    /// Held orders that are tried at once, since one of them has closed.
+    hopeful: VecDeque<Waiting>,
+    rejected: Timed,
+    /// What is known of the orders of this lane that are being tried.
+    in_hand: BTreeMap<crate::order::OrderId, Waiting>,
+    number: u64,
+    /// When an order turned out to be held last.
+    held_at: Option<Instant>,
+}
+
+impl Alone {
+    pub(super) fn len(&self) -> usize {
+        self.suspects.iter().map(Vec::len).sum::<usize>() + self.held() + self.rejected.len()
+    }
+
+    /// How many orders are held.
+    pub(super) fn held(&self) -> usize {
+        self.held.len() + self.hopeful.len()
+    }
+
+    /// Whether orders are being tried, or are to be tried for the first time.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.suspects.is_empty() || !self.hopeful.is_empty()
+    }
+
+    /// Whether an order was held within this time.
+    pub(super) fn held_within(&self, time: Duration, now: Instant) -> bool {
+        self.held_at.is_some_and(|at| now - at < time)
+    }
+
+    /// Since when the oldest of the held orders is.
+    pub(super) fn held_since(&self) -> Option<Instant> {
+        self.held.values().chain(&self.hopeful).map(|waiting| waiting.since).min()
+    }
+
+    /// Takes in orders that failed together: two halves, or each by itself where halving would only take longer.
+    pub(super) fn suspect(&mut self, batch: Vec<Pending>, singly: bool) {
+        let size = if singly { 1 } else { batch.len().div_ceil(2).max(1) };
+        // The last in is the first out.
+        self.suspects.extend(batch.rchunks(size).map(<[Pending]>::to_vec));
+    }
+
+    /// What to try now.
+    pub(super) fn next(&mut self, trouble: &mut Trouble, now: Instant) -> Next {
+        if let Some(group) = self.suspects.pop() {
+            return Next::Try(group);
+        }
+        if let Some(waiting) = self.hopeful.pop_front() {
+            return Next::Try(vec![self.hand_out(waiting)]);
+        }
+        let held = self.held.first_key_value().map(|((at, _), _)| *at);
+        let rejected = self.rejected.first_key_value().map(|((at, _), _)| trouble.next_probe().unwrap_or(*at));
+        let Some(at) = held.into_iter().chain(rejected).min() else {
+            return Next::Nothing;
+        };
+        if at > now {
+            return Next::At(at);
+        }
+        let first = if held == Some(at) {
+            self.held.pop_first()
+        } else {
+            trouble.probing(now);
+            self.rejected.pop_first()
+        };
+        first.map_or(Next::Nothing, |(_, waiting)| Next::Try(vec![self.hand_out(waiting)]))
+    }
+
+    fn hand_out(&mut self, waiting: Waiting) -> Pending {
+        let pending = waiting.pending.clone();
+        self.in_hand.insert(pending.id.clone(), waiting);
+        pending
+    }
+
+    /// What was known of an order that has been tried.
+    pub(super) fn take_back(&mut self, pending: &Pending) -> Option<Waiting> {
+        self.in_hand.remove(&pending.id)
+    }
+
+    /// An order is held; `before` is what was known of it.
+    pub(super) fn hold(&mut self, pending: Pending, before: Option<Waiting>, reason: String, now: Instant) {
+        let pause = if before.is_none() {
+            FIRST_PAUSE
+        } else {
+            let many = HELD_COST.saturating_mul(u32::try_from(self.held()).unwrap_or(u32::MAX));
+            (HELD_PAUSE + many).min(LONGEST_HELD_PAUSE).mul_f64(rand::rng().random_range(1.0..1.3))
+        };
+        let since = before.map_or(now, |before| before.since);
+        self.held_at = Some(now);
+        let key = self.key(now + pause);
+        self.held.insert(key, Waiting { pending, since, reason, held: true, uncounted: false });
+    }
+
+    /// A held order has closed: who held it may have held the others.
+    pub(super) fn hope(&mut self) {
+        self.hopeful.extend(std::mem::take(&mut self.held).into_values());
+    }
+
+    /// An order was rejected, and is tried again at that time.
+    pub(super) fn reject(&mut self, waiting: Waiting, at: Instant) {
+        let key = self.key(at);
+        self.rejected.insert(key, waiting);
+    }
+
+    /// Takes out all rejected orders whose failures were not counted.
+    pub(super) fn uncounted(&mut self) -> Vec<Waiting> {
+        self.rejected.extract_if(.., |_, waiting| waiting.uncounted).map(|(_, waiting)| waiting).collect()
+    }
+
+    /// What has been tried in vain and waits.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.held.values().chain(&self.hopeful).chain(self.rejected.values())
+    }
+
+    fn key(&mut self, at: Instant) -> (Instant, u64) {
+        self.number += 1;
+        (at, self.number)
+    }
+}

@@ -1,0 +1,95 @@
+//! While the database can't be used: said once, probed by one, and over for all at the first success of anybody.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Mutex as Turn, watch},
+    time::Instant,
+};
+use tracing::{error, info, warn};
+
+use crate::store::{Store, StoreError};
+
+/// The pause between two probes: what falls due when the database is back is late by no more than that.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whether the database can be used, as far as is known.
+#[derive(Debug)]
+pub struct Outage {
+    store: Arc<dyn Store>,
+    /// Cheap to ask after each success.
+    lasts: AtomicBool,
+    /// Since when, and why.
+    known: Mutex<Option<(Instant, StoreError)>>,
+    prober: Turn<()>,
+    /// Changes when the database may be there again.
+    over: watch::Sender<()>,
+}
+
+impl Outage {
+    /// No outage of this store's database is known yet.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, lasts: AtomicBool::new(false), known: Mutex::default(), prober: Turn::default(), over: watch::Sender::new(()) }
+    }
+
+    /// Waits until the database answers again, after `orders` could not be looked at because of this fault.
+    pub async fn sit_out(&self, orders: usize, fault: &StoreError) {
+        self.begin(orders, fault);
+        let mut over = self.over.subscribe();
+        tokio::select! {
+            biased;
+            _ = over.changed() => {}
+            _turn = self.prober.lock() => {
+                tokio::time::sleep(PAUSE).await;
+                while self.store.reach().await.is_err() {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                self.over.send_replace(());
+            }
+        }
+    }
+
+    fn begin(&self, orders: usize, fault: &StoreError) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = known.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+        if known.replace((since, fault.clone())).is_some() {
+            return;
+        }
+        self.lasts.store(true, Ordering::Release);
+        if matches!(fault, StoreError::Rejected(_)) {
+            error!(orders, reason = %fault, "the orders table no longer fits the configuration; no order can be closed until that is mended");
+        } else {
+            warn!(orders, reason = %fault, "database unavailable; waiting for it");
+        }
+    }
+
+    /// A transaction has ended as it should. Returns whether that ends an outage.
+    pub fn succeeded(&self) -> bool {
+        if !self.lasts.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).take();
+        info!("database available again");
+        self.over.send_replace(());
+        true
+    }
+
+    /// Waits until an outage has lasted so long, and returns what the database says.
+    pub async fn lasts_for(&self, limit: Duration) -> StoreError {
+        loop {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            match known {
+                Some((since, fault)) if since.elapsed() >= limit => return fault,
+                Some((since, _)) => tokio::time::sleep_until(since + limit).await,
+                None => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
