@@ -26,4 +26,4 @@ pub use inbox::{Consequence, Inbox, Offer, Pending};
 pub use outage::Outage;
 pub use outcome::{Closed, Looked, Outcome, UNDONE};
 pub use stats::{Lateness, Stats, Summary, millis};
-pub use worker::{ALONE, Follow, Later, Worker};
+pub use worker::{Follow, Later, Worker, most_transactions};

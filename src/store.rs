@@ -141,6 +141,8 @@ pub enum LockWait {
     Briefly,
     /// As little as the database knows: 1 ms in PostgreSQL, not at all in MariaDB, 1 s in MySQL.
     Never,
+    /// A second: for an order that was held again and again, perhaps each time by another transaction.
+    Patiently,
 }
 
 /// What an update of orders has done.

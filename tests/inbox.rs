@@ -43,7 +43,7 @@ async fn take(inbox: &Inbox, max: usize) -> Vec<String> {
 
 /// What the lane `alone` has right now.
 async fn alone(inbox: &Inbox) -> Option<Vec<Pending>> {
-    tokio::time::timeout(Duration::ZERO, inbox.take_alone()).await.ok().flatten()
+    tokio::time::timeout(Duration::ZERO, inbox.take_alone()).await.ok().flatten().map(|(group, _)| group)
 }
 
 fn numbers(group: &[Pending]) -> Vec<&str> {
@@ -250,7 +250,7 @@ async fn held_orders_are_tried_again_and_all_at_once_when_one_closes() {
     for round in 0..20 {
         let began = Instant::now();
         for _ in 1..=5 {
-            let group = inbox.take_alone().await.expect("the inbox is open");
+            let (group, _) = inbox.take_alone().await.expect("the inbox is open");
             settle(&inbox, group[0].clone(), locked());
         }
         let pause = began.elapsed();
@@ -258,11 +258,11 @@ async fn held_orders_are_tried_again_and_all_at_once_when_one_closes() {
         assert!(round == 0 || pause >= Duration::from_millis(100), "round {round} took {pause:?}");
     }
     assert_eq!(inbox.held().map(|(orders, _)| orders), Some(5));
-    let first = inbox.take_alone().await.expect("the inbox is open");
+    let (first, _) = inbox.take_alone().await.expect("the inbox is open");
     let at = Instant::now();
     settle(&inbox, first[0].clone(), closed());
     for _ in 0..4 {
-        let group = inbox.take_alone().await.expect("the inbox is open");
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
         settle(&inbox, group[0].clone(), closed());
     }
     assert_eq!(at.elapsed(), Duration::ZERO);
@@ -278,12 +278,12 @@ async fn a_rejected_order_rests_ever_longer_and_is_given_up() {
     assert_eq!(found(&inbox, 1), Offer::Known, "it rests");
     assert!(alone(&inbox).await.is_none());
     let began = Instant::now();
-    let group = inbox.take_alone().await.expect("the inbox is open");
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
     assert!(began.elapsed() >= pause);
     assert_eq!(group[0].attempts, 1);
     let again = settle(&inbox, group[0].clone(), rejected());
     assert!(matches!(again.as_slice(), [Consequence::Retried { attempts: 2, .. }]), "{again:?}");
-    let group = inbox.take_alone().await.expect("the inbox is open");
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
     let last = settle(&inbox, group[0].clone(), rejected());
     assert!(matches!(last.as_slice(), [Consequence::GivenUp(dead)] if dead.attempts == 3), "{last:?}");
     assert_eq!(found(&inbox, 1), Offer::Known, "it is in hand until it is given up");
@@ -299,7 +299,7 @@ async fn a_rejected_order_that_was_paid_is_forgotten() {
     let inbox = inbox(100);
     let one = suspects(&inbox, [1]).await.remove(0);
     settle(&inbox, one, rejected());
-    let group = inbox.take_alone().await.expect("the inbox is open");
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
     settle(&inbox, group[0].clone(), Outcome::Settled { status: Some("1".into()) });
     assert_eq!((inbox.waiting(), inbox.left()), (0, Vec::new()));
 }
@@ -317,7 +317,7 @@ async fn what_all_orders_suffer_is_no_orders_fault() {
     let began = Instant::now();
     let mut tries = 0;
     while began.elapsed() < Duration::from_mins(10) {
-        let group = inbox.take_alone().await.expect("the inbox is open");
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
         assert_eq!(settle(&inbox, group[0].clone(), rejected()), []);
         tries += 1;
     }
@@ -328,7 +328,7 @@ async fn what_all_orders_suffer_is_no_orders_fault() {
     assert!(matches!(said.as_slice(), [Consequence::Recovered]), "{said:?}");
     let at = Instant::now();
     for _ in 0..50 {
-        let group = inbox.take_alone().await.expect("the inbox is open");
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
         assert!(group[0].attempts <= 2, "each failure has counted once: {group:?}");
         assert_eq!(settle(&inbox, group[0].clone(), closed()), []);
     }

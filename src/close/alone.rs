@@ -2,7 +2,8 @@
 //!
 //! - *Suspects*: batches that failed as a whole. They are halved until the orders that cause it stand alone.
 //! - *Held*: another transaction holds the order's row, or one that its closure needs. Tried again after 20 ms, since most
-//!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are.
+//!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are. Each waits for locks
+//!   at every eighth try, one order at a time.
 //! - *Rejected*: the database refuses the closure. Each rests ever longer between its tries, or, while
 //!   [`crate::close::trouble`] clears them of the blame, until one after the other is tried.
 
@@ -14,7 +15,11 @@ use std::{
 use rand::Rng;
 use tokio::time::Instant;
 
-use crate::close::{Pending, trouble::Trouble};
+use crate::{
+    close::{Pending, trouble::Trouble},
+    order::OrderId,
+    store::LockWait,
+};
 
 /// A held order's first pause, and its shortest and longest afterwards: the more of them, the longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -22,18 +27,29 @@ const HELD_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_HELD_PAUSE: Duration = Duration::from_millis(750);
 const HELD_COST: Duration = Duration::from_millis(3);
 
+/// A held order waits for its locks at each so-manieth try.
+const PATIENT_TRY: u32 = 8;
+
 /// An order that waits for its next try.
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) pending: Pending,
     /// Since when, in this lane.
     pub(super) since: Instant,
+    /// How often it was found held, one after the other.
+    pub(super) tries: u32,
     /// What the last try said.
     pub(super) reason: String,
     /// Whether another transaction holds what it needs; else the database refuses it.
     pub(super) held: bool,
     /// Whether that refusal has still to be counted.
     pub(super) uncounted: bool,
+}
+
+impl Waiting {
+    fn is_patient(&self) -> bool {
+        self.tries > 0 && self.tries.is_multiple_of(PATIENT_TRY)
+    }
 }
 
 /// Orders by the time of their next try; the number tells those of one instant apart.
@@ -43,7 +59,7 @@ type Timed = BTreeMap<(Instant, u64), Waiting>;
 #[derive(Debug)]
 pub(super) enum Next {
     /// Orders that failed together, or one order: to be tried together.
-    Try(Vec<Pending>),
+    Try(Vec<Pending>, LockWait),
     /// Nothing until then.
     At(Instant),
     /// Nothing at all.
@@ -59,7 +75,7 @@ pub(super) struct Alone {
     hopeful: VecDeque<Waiting>,
     rejected: Timed,
     /// What is known of the orders of this lane that are being tried.
-    in_hand: BTreeMap<crate::order::OrderId, Waiting>,
+    in_hand: BTreeMap<OrderId, Waiting>,
     number: u64,
     /// When an order turned out to be held last.
     held_at: Option<Instant>,
@@ -72,7 +88,7 @@ impl Alone {
 
     /// How many orders are held.
     pub(super) fn held(&self) -> usize {
-        self.held.len() + self.hopeful.len()
+        self.held.len() + self.hopeful.len() + self.in_hand.values().filter(|waiting| waiting.held).count()
     }
 
     /// Whether orders are being tried, or are to be tried for the first time.
@@ -87,7 +103,8 @@ impl Alone {
 
     /// Since when the oldest of the held orders is.
     pub(super) fn held_since(&self) -> Option<Instant> {
-        self.held.values().chain(&self.hopeful).map(|waiting| waiting.since).min()
+        let in_hand = self.in_hand.values().filter(|waiting| waiting.held);
+        self.held.values().chain(&self.hopeful).chain(in_hand).map(|waiting| waiting.since).min()
     }
 
     /// Takes in orders that failed together: two halves, or each by itself where halving would only take longer.
@@ -100,10 +117,10 @@ impl Alone {
     /// What to try now.
     pub(super) fn next(&mut self, trouble: &mut Trouble, now: Instant) -> Next {
         if let Some(group) = self.suspects.pop() {
-            return Next::Try(group);
+            return Next::Try(group, LockWait::Never);
         }
         if let Some(waiting) = self.hopeful.pop_front() {
-            return Next::Try(vec![self.hand_out(waiting)]);
+            return self.hand_out(waiting);
         }
         let held = self.held.first_key_value().map(|((at, _), _)| *at);
         let rejected = self.rejected.first_key_value().map(|((at, _), _)| trouble.next_probe().unwrap_or(*at));
@@ -119,13 +136,14 @@ impl Alone {
             trouble.probing(now);
             self.rejected.pop_first()
         };
-        first.map_or(Next::Nothing, |(_, waiting)| Next::Try(vec![self.hand_out(waiting)]))
+        first.map_or(Next::Nothing, |(_, waiting)| self.hand_out(waiting))
     }
 
-    fn hand_out(&mut self, waiting: Waiting) -> Pending {
+    fn hand_out(&mut self, waiting: Waiting) -> Next {
         let pending = waiting.pending.clone();
+        let patient = waiting.is_patient() && !self.in_hand.values().any(Waiting::is_patient);
         self.in_hand.insert(pending.id.clone(), waiting);
-        pending
+        Next::Try(vec![pending], if patient { LockWait::Patiently } else { LockWait::Never })
     }
 
     /// What was known of an order that has been tried.
@@ -141,10 +159,10 @@ impl Alone {
             let many = HELD_COST.saturating_mul(u32::try_from(self.held()).unwrap_or(u32::MAX));
             (HELD_PAUSE + many).min(LONGEST_HELD_PAUSE).mul_f64(rand::rng().random_range(1.0..1.3))
         };
-        let since = before.map_or(now, |before| before.since);
+        let (since, tries) = before.map_or((now, 1), |before| (before.since, before.tries.saturating_add(1)));
         self.held_at = Some(now);
         let key = self.key(now + pause);
-        self.held.insert(key, Waiting { pending, since, reason, held: true, uncounted: false });
+        self.held.insert(key, Waiting { pending, since, tries, reason, held: true, uncounted: false });
     }
 
     /// A held order has closed: who held it may have held the others.

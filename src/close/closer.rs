@@ -10,7 +10,10 @@ use std::{
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::{sync::RwLock, time::Instant};
+use tokio::{
+    sync::RwLock,
+    time::{Instant, timeout},
+};
 use tracing::debug;
 
 use crate::{
@@ -28,6 +31,9 @@ const CONFLICT_PATIENCE: Duration = Duration::from_millis(400);
 
 /// For how long a batch that has all of our turns asks for a lock, where the database itself does not wait so shortly.
 const LOCK_PATIENCE: Duration = Duration::from_millis(20);
+
+/// For how long a batch waits for its turn.
+const TURN_PATIENCE: Duration = Duration::from_millis(50);
 
 /// For how long what got into each other's way is expected to do so again.
 const CONTENDED: Duration = Duration::from_secs(1);
@@ -69,8 +75,8 @@ struct Shared {
     closures: Closures,
     /// Every batch has a share; one that must be alone has all of it.
     turn: RwLock<()>,
-    /// Another transaction held an order's row: the fused way would wait for it, and step by step it is skipped.
-    orders_held: Spell,
+    /// The fused way has failed lately, mostly since another transaction held an order's row; step by step that is skipped.
+    fused_failed: Spell,
     /// Batches of ours held up each other, and take turns.
     contended: Spell,
     refreshed: Spell,
@@ -128,7 +134,7 @@ impl Closer {
             .with_jitter()
             .build();
         loop {
-            let way = if self.shared.orders_held.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
+            let way = if self.shared.fused_failed.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
             let failure = match self.attempt(&batch, way, wait, turn_since.is_some()).await {
                 Ok(looked) => return Ending::Looked(looked),
                 Err(failure) => failure,
@@ -137,14 +143,14 @@ impl Closer {
             let error = match failure {
                 Failure::Database(fault) => return Ending::Unavailable { batch, fault },
                 Failure::Fused(_) if way == Way::Fused => {
-                    self.shared.orders_held.begin();
+                    self.shared.fused_failed.begin();
                     continue;
                 }
                 Failure::Fused(reason) => StoreError::Locked(reason),
                 Failure::Statement(error) => error,
             };
             let pause = match &error {
-                StoreError::Locked(_) if wait == LockWait::Never => None,
+                StoreError::Locked(_) if wait != LockWait::Briefly => None,
                 StoreError::Locked(_) => match turn_since {
                     None => Some(Duration::ZERO),
                     Some(since) => Some(Duration::from_millis(5)).filter(|_| since.elapsed() < LOCK_PATIENCE),
@@ -169,9 +175,9 @@ impl Closer {
         }
     }
 
-    /// The same for orders of the lane `alone`: waits for no lock. A single order that fails has an outcome.
-    pub async fn alone(&self, group: Vec<Pending>) -> Ending {
-        outcome_of_one(self.together(group, LockWait::Never).await)
+    /// The same for orders of the lane `alone`: a single one that fails has an outcome.
+    pub async fn alone(&self, group: Vec<Pending>, wait: LockWait) -> Ending {
+        outcome_of_one(self.together(group, wait).await)
     }
 
     /// Looks at one order, and closes it if it is unpaid and due.
@@ -188,11 +194,12 @@ impl Closer {
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
         let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, wait);
+        // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {
-            let _all = shared.turn.write().await;
+            let _all = timeout(TURN_PATIENCE, shared.turn.write()).await;
             run.await?
         } else {
-            let _share = shared.turn.read().await;
+            let _share = timeout(TURN_PATIENCE, shared.turn.read()).await;
             run.await?
         };
         shared.closures.remember(looked.iter().filter_map(|one| match &one.outcome {

@@ -34,7 +34,7 @@ use crate::{
     },
     config::Retry,
     order::{OrderId, Trigger},
-    store::DeadOrder,
+    store::{DeadOrder, LockWait},
 };
 
 /// How long a settled order is remembered, and how many of them.
@@ -47,6 +47,9 @@ const GIVEN_UP_SIZE: usize = 100_000;
 
 /// What falls due now is backlog after so long.
 const DUE_NOW: Duration = Duration::from_millis(500);
+
+/// No payment takes so long.
+const HELD_FOR_LONG: Duration = Duration::from_mins(2);
 
 /// Of so many batches one is of the backlog, or of hints, while others wait, too.
 const BACKLOG_TURN: u32 = 4;
@@ -105,6 +108,13 @@ pub enum Consequence {
     AllRefused(String),
     /// Orders can be closed again.
     Recovered,
+    /// Orders have been held by other transactions for minutes; said again after as many.
+    HeldForLong {
+        /// How many are held.
+        orders: usize,
+        /// For how long the oldest of them has been.
+        time: Duration,
+    },
 }
 
 /// How a lane's orders came to be known.
@@ -141,6 +151,8 @@ struct State {
     settled: VecDeque<(Instant, OrderId)>,
     given_up: VecDeque<(Instant, OrderId)>,
     in_hand: usize,
+    /// When it was said that orders are held for long.
+    held_said: Option<Instant>,
     closed: bool,
 }
 
@@ -242,8 +254,9 @@ impl Inbox {
         }
     }
 
-    /// Takes what is to be tried next in the lane `alone`, as soon as its time has come; `None` once the inbox is closed.
-    pub async fn take_alone(&self) -> Option<Vec<Pending>> {
+    /// Takes what is to be tried next in the lane `alone`, as soon as its time has come, and how it is to wait for locks; `None`
+    /// once the inbox is closed.
+    pub async fn take_alone(&self) -> Option<(Vec<Pending>, LockWait)> {
         loop {
             let arrived = self.alone.notified();
             let at = {
@@ -254,11 +267,11 @@ impl Inbox {
                 }
                 let (now, State { alone, trouble, .. }) = (Instant::now(), &mut *state);
                 match alone.next(trouble, now) {
-                    Next::Try(group) => {
+                    Next::Try(group, wait) => {
                         state.in_hand += group.len();
                         // There may be more for another worker.
                         self.alone.notify_one();
-                        return Some(group);
+                        return Some((group, wait));
                     }
                     Next::At(at) => Some(at),
                     Next::Nothing => None,
@@ -326,7 +339,9 @@ impl Inbox {
         let mut state = self.lock();
         state.in_hand = state.in_hand.saturating_sub(1);
         let pending = Pending { id: dead.id.clone(), trigger: Trigger::Sweep, attempts: dead.attempts.saturating_sub(1) };
-        state.alone.reject(Waiting { pending, since: now, reason: dead.error.clone(), held: false, uncounted: false }, now + pause);
+        state
+            .alone
+            .reject(Waiting { pending, since: now, tries: 0, reason: dead.error.clone(), held: false, uncounted: false }, now + pause);
         self.alone.notify_one();
     }
 
@@ -492,7 +507,16 @@ impl State {
             }
             Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, now),
             Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
-            Outcome::Locked { reason } => self.alone.hold(pending, before.filter(|before| before.held), reason, now),
+            Outcome::Locked { reason } => {
+                let before = before.filter(|before| before.held);
+                let long = before.as_ref().is_some_and(|before| now - before.since >= HELD_FOR_LONG);
+                self.alone.hold(pending, before, reason, now);
+                if long && self.held_said.is_none_or(|said| now - said >= HELD_FOR_LONG) {
+                    self.held_said = Some(now);
+                    let time = self.alone.held_since().map_or(HELD_FOR_LONG, |since| now - since);
+                    consequences.push(Consequence::HeldForLong { orders: self.alone.held(), time });
+                }
+            }
             Outcome::Undone => {
                 self.in_hand += 1;
                 consequences.push(Consequence::GivenUp(DeadOrder { id: pending.id, attempts: pending.attempts + 1, error: UNDONE.into() }));
@@ -501,13 +525,13 @@ impl State {
                 let since = before.map_or(now, |before| before.since);
                 let blame = self.trouble.failed(&pending.id, now);
                 if blame == Blame::Order {
-                    self.count(Waiting { pending, since, reason, held: false, uncounted: false }, retry, now, consequences);
+                    self.count(Waiting { pending, since, tries: 0, reason, held: false, uncounted: false }, retry, now, consequences);
                     return;
                 }
                 if blame == Blame::BegunToBeEverybodys {
                     consequences.push(Consequence::AllRefused(reason.clone()));
                 }
-                self.alone.reject(Waiting { pending, since, reason, held: false, uncounted: true }, now);
+                self.alone.reject(Waiting { pending, since, tries: 0, reason, held: false, uncounted: true }, now);
             }
         }
     }

@@ -26,7 +26,8 @@ pub(super) enum Way {
 pub(super) enum Failure {
     /// It did not begin, or the whole table is locked: no order has to do with it.
     Database(StoreError),
-    /// Step by step it may succeed: another transaction holds an order's row, or an order must not be closed again.
+    /// Step by step it is known why: another transaction holds an order's row, a trigger has changed it, or it must not be
+    /// closed again.
     Fused(String),
     /// A statement failed.
     Statement(StoreError),
@@ -181,7 +182,7 @@ async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], closures: &
     for row in rows.iter().flatten() {
         let verdict = judge(unpaid, Some(row));
         if !verdict.is_close() {
-            return Err(StoreError::Conflict(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)).into());
+            return Err(Failure::Fused(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)));
         }
     }
     if let [id, ..] = closures.undone(rows.iter().flatten().filter_map(|row| Some((&row.id, row.deadline?)))).as_slice() {

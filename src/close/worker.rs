@@ -1,11 +1,11 @@
 //! The daemon's workers: each takes what waits in its lane of the inbox, as soon as it is free.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::JoinSet,
-    time::Instant,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -23,7 +23,17 @@ use crate::{
 };
 
 /// How many workers the lane `alone` has, each with a connection of its own.
-pub const ALONE: usize = 2;
+const ALONE: usize = 2;
+
+/// A batch that takes longer than this no longer keeps another from beginning; so many more may run then, in each lane.
+const SLOW: Duration = Duration::from_millis(250);
+const SLOW_ONES: usize = 2;
+
+/// How many transactions run at the same time at the most, where `workers` do so when none is slow.
+#[must_use]
+pub const fn most_transactions(workers: usize) -> usize {
+    workers + ALONE + 2 * SLOW_ONES
+}
 
 /// How long an order may be carried until it is due; a longer wait is left to the sweep's look ahead.
 const LONGEST_CARRY: Duration = Duration::from_mins(1);
@@ -89,35 +99,49 @@ pub struct Worker {
 impl Worker {
     /// Starts so many workers for batches, and those of the lane `alone`.
     pub fn spawn(&self, workers: usize) -> JoinSet<()> {
-        let lanes = std::iter::repeat_n(Lane::Shared, workers).chain([Lane::Alone; ALONE]);
-        lanes.map(|lane| self.clone().run(lane)).collect()
+        let mut running = JoinSet::new();
+        for (lane, workers) in [(Lane::Shared, workers), (Lane::Alone, ALONE)] {
+            let places = Arc::new(Semaphore::new(workers));
+            for _ in 0..workers + SLOW_ONES {
+                running.spawn(self.clone().run(lane, Arc::clone(&places)));
+            }
+        }
+        running
     }
 
     /// Works until the inbox is closed; a batch in hand is finished first.
-    async fn run(self, lane: Lane) {
-        loop {
+    async fn run(self, lane: Lane, places: Arc<Semaphore>) {
+        // Never closed.
+        while let Ok(place) = places.acquire().await {
             let taken = match lane {
-                Lane::Shared => self.inbox.take(self.batch_size).await,
+                Lane::Shared => self.inbox.take(self.batch_size).await.map(|batch| (batch, LockWait::Briefly)),
                 Lane::Alone => self.inbox.take_alone().await,
             };
-            let Some(batch) = taken else { return };
-            self.close(batch, lane).await;
+            let Some((batch, wait)) = taken else { return };
+            let mut closing = pin!(self.close(batch, lane, wait));
+            if timeout(SLOW, &mut closing).await.is_err() {
+                drop(place);
+                closing.await;
+            }
         }
     }
 
     /// Closes a batch, waiting while the database can't be used.
-    async fn close(&self, mut batch: Vec<Pending>, lane: Lane) {
+    async fn close(&self, mut batch: Vec<Pending>, lane: Lane, wait: LockWait) {
         loop {
             let began = Instant::now();
             let ending = match lane {
                 Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.together(batch, LockWait::Never).await,
-                Lane::Shared => self.closer.together(batch, LockWait::Briefly).await,
-                Lane::Alone => self.closer.alone(batch).await,
+                Lane::Shared => self.closer.together(batch, wait).await,
+                Lane::Alone => self.closer.alone(batch, wait).await,
             };
             match ending {
                 Ending::Looked(looked) => {
                     self.succeeded(&looked);
-                    debug!(orders = looked.len(), took_ms = millis(began.elapsed()), ?lane, "batch done");
+                    if tracing::enabled!(tracing::Level::DEBUG) {
+                        let closed = looked.iter().filter(|one| one.is_closed()).count();
+                        debug!(orders = looked.len(), closed, took_ms = millis(began.elapsed()), ?lane, "batch done");
+                    }
                     return self.settle(looked).await;
                 }
                 Ending::Failed { batch, error } => {
@@ -171,6 +195,12 @@ impl Worker {
                 Consequence::AllRefused(reason) => error!(
                     reason,
                     "no order can be closed, and all are tried again until that is mended: a table, a column, a right, a trigger, or close.sql"
+                ),
+                Consequence::HeldForLong { orders, time } => warn!(
+                    orders,
+                    since_s = time.as_secs(),
+                    "orders have been held by other transactions for minutes: a transaction that was left open, a row that all closures \
+                     change, or a policy or view that shows rows and does not let them be changed"
                 ),
                 Consequence::Recovered => info!("orders can be closed again"),
                 Consequence::GivenUp(dead) => given_up.push(dead),

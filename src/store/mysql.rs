@@ -163,10 +163,15 @@ impl Store for MySql {
         Ok(())
     }
 
-    async fn begin(&self, _: LockWait) -> Result<Box<dyn Transaction>> {
+    async fn begin(&self, wait: LockWait) -> Result<Box<dyn Transaction>> {
         let mut session = self.session().await?;
         // MySQL makes 1 of the 0, the least that it knows; MariaDB counts whole seconds, too, but knows 0.
-        session.begin("SET SESSION innodb_lock_wait_timeout = 0; START TRANSACTION").await?;
+        session
+            .begin(match wait {
+                LockWait::Briefly | LockWait::Never => "SET SESSION innodb_lock_wait_timeout = 0; START TRANSACTION",
+                LockWait::Patiently => "SET SESSION innodb_lock_wait_timeout = 1; START TRANSACTION",
+            })
+            .await?;
         Ok(Box::new(Open { session, schema: self.schema() }))
     }
 

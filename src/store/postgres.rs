@@ -39,6 +39,7 @@ const fn begin_sql(wait: LockWait) -> &'static str {
     match wait {
         LockWait::Briefly => "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'",
         LockWait::Never => "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '1ms'",
+        LockWait::Patiently => "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '1s'",
     }
 }
 

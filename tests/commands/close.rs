@@ -66,7 +66,7 @@ async fn a_locked_order_is_left_alone(kind: Kind) {
     shop.orders_due_in(1..=2, -1_000).await;
     let payment = shop.begin_payment(1).await;
     let finished = order_closer(&shop.settings(), &["close", "1", "2"]).await.expect_code(75);
-    assert!(finished.stdout.contains("1: due, but locked by somebody"), "{finished:#?}");
+    assert!(finished.stdout.contains("1: due, but locked by another transaction"), "{finished:#?}");
     assert!(finished.stdout.contains("2: closed, "), "{finished:#?}");
     payment.commit().await;
     let finished = order_closer(&shop.settings(), &["close", "1"]).await.expect_code(0);

@@ -40,8 +40,7 @@ pub async fn the_ids_column_is_widened(database: Database) {
     database.execute("ALTER TABLE orders ALTER COLUMN order_no TYPE bigint").await;
     overdue_orders(&database, [1, 3_000_000_000]).await;
     assert_eq!(overdue(&*store).await, ["1", "3000000000"]);
-    // It is too large for the cast; then the table is looked at anew.
-    assert!(matches!(closed(&store, "3000000000").await, Outcome::Rejected { .. }));
+    // It is too large for the cast, and so the table is looked at anew.
     assert!(matches!(closed(&store, "3000000000").await, Outcome::Closed(_)));
     // From now on such ids are known in keys, too.
     assert!(store.id_kind().parse(b"3000000000").is_ok());

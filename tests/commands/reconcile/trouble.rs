@@ -171,7 +171,7 @@ async fn time_runs_out(page: i64) {
     let finished = order_closer(&slow, &["reconcile", "--json", "--max-duration", "2s"]).await.expect_code(75);
     let report = finished.json();
     let closed = report["closed"].as_i64().expect("a number");
-    assert!(closed > 0 && closed < 2_000 && closed % 10 == 0, "{report}");
+    assert!(closed > 0 && closed < 2_000, "{report}");
     assert_eq!(closed, shop.closed().await);
     assert_eq!(report["failed"], 0, "{report}");
     assert!(finished.stderr.contains("time ran out"), "{finished:#?}");
