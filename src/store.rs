@@ -8,6 +8,9 @@
 
 mod catalogue;
 mod close_sql;
+mod connections;
+mod dialect;
+mod driver;
 mod error;
 mod mapping;
 mod mysql;
@@ -15,8 +18,11 @@ mod outbox;
 mod paging;
 mod postgres;
 mod session;
-mod sql;
 mod sqlite;
+mod statement;
+mod statements;
+mod table;
+mod template;
 
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
@@ -30,7 +36,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use crate::{
-    config::{Config, DatabaseUrl},
+    config::{Config, Database, DatabaseUrl, Events, Rule},
     order::{IdKind, OrderId, Row},
 };
 
@@ -79,6 +85,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
+
+    /// Makes one connection, beside those that are in use, and shows that the database takes writes; within a second.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] with what keeps it from that.
+    async fn reach(&self) -> Result<(), StoreError>;
 
     /// Begins a transaction, READ COMMITTED where the database has a choice, that waits so long for each lock that another
     /// transaction holds.
@@ -207,23 +219,55 @@ pub trait Transaction: Send {
     async fn rollback(self: Box<Self>);
 }
 
-/// Connects to the configured database and reads its catalogue.
-///
-/// # Errors
-/// [`OpenError::Misfit`] when the table does not fit the configuration, [`OpenError::Store`] when the
-/// database can't be reached.
-pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    connect(config).await.map_err(|error| match error {
-        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{}: {reason}", config.database.url)).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) => error,
-    })
+/// What a store is to be opened with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which orders it closes.
+    pub rule: Arc<Rule>,
+    /// Where they are.
+    pub database: Database,
+    /// What is recorded of closures.
+    pub events: Events,
+    /// How many transactions close at the same time.
+    pub workers: usize,
 }
 
-async fn connect(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    Ok(match config.database.url {
-        DatabaseUrl::Postgres(_) => Arc::new(postgres::Postgres::open(config).await?),
-        DatabaseUrl::MySql(_) => Arc::new(mysql::MySql::open(config).await?),
-        DatabaseUrl::Sqlite(_) => Arc::new(sqlite::Sqlite::open(config).await?),
+impl Settings {
+    /// What the configuration says.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let Config { database, events, close, .. } = config;
+        Self { rule: Arc::new(Rule::of(config)), database: database.clone(), events: events.clone(), workers: close.workers }
+    }
+
+    /// How long to wait for a connection.
+    fn acquire_timeout(&self) -> Duration {
+        self.database.timeout.get().min(Duration::from_secs(5))
+    }
+}
+
+/// Connects to the configured database and reads its catalogue, as [`open_with`] does.
+///
+/// # Errors
+/// As [`open_with`] says.
+pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    open_with(Settings::of(config)).await
+}
+
+/// Connects to the database of these settings and reads its catalogue.
+///
+/// # Errors
+/// [`OpenError::Misfit`] when the table does not fit the rule, [`OpenError::Store`] when the database can't be reached.
+pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
+    let url = settings.database.url.clone();
+    let opened: Result<Arc<dyn Store>, OpenError> = match url {
+        DatabaseUrl::Postgres(_) => table::Table::<postgres::Postgres>::open(settings).await.map(|table| Arc::new(table) as _),
+        DatabaseUrl::MySql(_) => table::Table::<mysql::MySql>::open(settings).await.map(|table| Arc::new(table) as _),
+        DatabaseUrl::Sqlite(_) => table::Table::<sqlite::Sqlite>::open(settings).await.map(|table| Arc::new(table) as _),
+    };
+    opened.map_err(|error| match error {
+        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
+        OpenError::Store(_) | OpenError::Misfit(_) => error,
     })
 }
 
@@ -262,9 +306,9 @@ pub async fn examine(store: &dyn Store) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// Says that our tables are missing, or older than this program.
-pub fn tables_for(config: &Config, store: &dyn Store) -> Result<(), Misfit> {
+pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), Misfit> {
     let outbox = store.outbox();
-    if !config.events.enabled || outbox.is_ready() {
+    if !events.enabled || outbox.is_ready() {
         return Ok(());
     }
     Err(Misfit(format!("events.enabled is true, but {}", outbox.missing())))
@@ -273,20 +317,4 @@ pub fn tables_for(config: &Config, store: &dyn Store) -> Result<(), Misfit> {
 /// What is wrong with a URL that the driver can't use; it names parameters and no password.
 fn unusable_url(error: sqlx::Error) -> Misfit {
     Misfit(format!("database.url can't be used: {error}"))
-}
-
-/// How many connections a store may open: one for each worker, one for the sweep, one for whoever asks, and
-/// one for each target of events.
-fn connections(config: &Config) -> u32 {
-    let targets = if config.events.enabled { config.events.targets().count() } else { 0 };
-    u32::try_from(config.close.workers + targets).unwrap_or(u32::MAX).saturating_add(2)
-}
-
-/// How long a statement may wait for a row that somebody holds, where the database can be told so
-/// finely; then it is a conflict, and whoever does not need that row goes on without.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
-
-/// How long to wait for a connection.
-fn acquire_timeout(config: &Config) -> Duration {
-    config.database.timeout.get().min(Duration::from_secs(5))
 }
