@@ -107,7 +107,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
 /// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
-    store::tables_for(config, store.as_ref())?;
+    store::tables_for(&config.events, store.as_ref())?;
     let mut tries = 0;
     loop {
         match store::rehearse(store.as_ref()).await {

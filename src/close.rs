@@ -15,6 +15,7 @@ mod closures;
 mod inbox;
 mod outage;
 mod outcome;
+mod pace;
 mod queue;
 mod stats;
 mod transaction;

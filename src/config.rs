@@ -7,12 +7,14 @@
 mod events;
 mod explain;
 mod load;
+mod rule;
 mod statement;
 mod urls;
 mod values;
 
 pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load};
+pub use rule::{Names, Rule};
 pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
 pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
@@ -117,14 +119,6 @@ pub struct Orders {
     pub filter: Option<String>,
     /// Further columns that closing sets, each to an SQL expression.
     pub set: BTreeMap<ColumnName, String>,
-}
-
-impl Orders {
-    /// Whether closing sets this column, besides the status.
-    #[must_use]
-    pub fn sets(&self, column: &ColumnName) -> bool {
-        self.set.keys().any(|set| set.as_str().eq_ignore_ascii_case(column.as_str()))
-    }
 }
 
 impl Default for Orders {

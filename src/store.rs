@@ -8,6 +8,9 @@
 
 mod catalogue;
 mod close_sql;
+mod connections;
+mod dialect;
+mod driver;
 mod error;
 mod mapping;
 mod mysql;
@@ -15,8 +18,11 @@ mod outbox;
 mod paging;
 mod postgres;
 mod session;
-mod sql;
 mod sqlite;
+mod statement;
+mod statements;
+mod table;
+mod template;
 
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
@@ -30,7 +36,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 use crate::{
-    config::{Config, DatabaseUrl},
+    config::{Config, Database, DatabaseUrl, Events, Rule},
     order::{IdKind, OrderId, Row},
 };
 
@@ -80,13 +86,18 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
 
-    /// Begins a transaction, READ COMMITTED where the database has a choice, that waits so long for each lock that another
-    /// transaction holds.
+    /// Makes one connection, beside those that are in use, and shows that the database takes writes; within a second.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] with what keeps it from that.
+    async fn reach(&self) -> Result<(), StoreError>;
+
+    /// Begins a transaction, READ COMMITTED where the database has a choice, whose statements end within these limits.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when no connection can be had, [`StoreError::Locked`] when another transaction holds the
     /// whole database.
-    async fn begin(&self, wait: LockWait) -> Result<Box<dyn Transaction>, StoreError>;
+    async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>, StoreError>;
 
     /// Reads one page of unpaid orders that are due within a horizon. Locks nothing.
     ///
@@ -99,14 +110,6 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn count_overdue(&self) -> Result<u64, StoreError>;
-
-    /// Whether the database can be reached, and written to, right now.
-    ///
-    /// # Errors
-    /// As the database says, sorted.
-    async fn reach(&self) -> Result<(), StoreError> {
-        self.clock().await.map(drop)
-    }
 
     /// Reads the database's clock.
     ///
@@ -139,10 +142,25 @@ pub trait Store: fmt::Debug + Send + Sync {
 pub enum LockWait {
     /// As long as a statement that commits by itself takes: 20 ms, where the database counts so finely.
     Briefly,
-    /// As little as the database knows: 1 ms in PostgreSQL, not at all in MariaDB, 1 s in MySQL.
+    /// As little as the database knows: 1 ms in PostgreSQL, 1 s in MySQL.
     Never,
     /// A second: for an order that was held again and again, perhaps each time by another transaction.
     Patiently,
+}
+
+/// How long the statements of a transaction may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// How long each waits for a lock.
+    pub wait: LockWait,
+    /// How long each may take at all before that counts as a lock, unless it waits patiently: for MariaDB, which waits for
+    /// locks by whole seconds.
+    pub statement: Duration,
+}
+
+impl Limits {
+    /// For a statement of which nothing is known.
+    pub const BRIEF: Self = Self { wait: LockWait::Briefly, statement: Duration::from_secs(1) };
 }
 
 /// What an update of orders has done.
@@ -217,23 +235,55 @@ pub trait Transaction: Send {
     async fn rollback(self: Box<Self>);
 }
 
-/// Connects to the configured database and reads its catalogue.
-///
-/// # Errors
-/// [`OpenError::Misfit`] when the table does not fit the configuration, [`OpenError::Store`] when the
-/// database can't be reached.
-pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    connect(config).await.map_err(|error| match error {
-        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{}: {reason}", config.database.url)).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) => error,
-    })
+/// What a store is to be opened with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which orders it closes.
+    pub rule: Arc<Rule>,
+    /// Where they are.
+    pub database: Database,
+    /// What is recorded of closures.
+    pub events: Events,
+    /// How many transactions close at the same time.
+    pub workers: usize,
 }
 
-async fn connect(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    Ok(match config.database.url {
-        DatabaseUrl::Postgres(_) => Arc::new(postgres::Postgres::open(config).await?),
-        DatabaseUrl::MySql(_) => Arc::new(mysql::MySql::open(config).await?),
-        DatabaseUrl::Sqlite(_) => Arc::new(sqlite::Sqlite::open(config).await?),
+impl Settings {
+    /// What the configuration says.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let Config { database, events, close, .. } = config;
+        Self { rule: Arc::new(Rule::of(config)), database: database.clone(), events: events.clone(), workers: close.workers }
+    }
+
+    /// How long to wait for a connection.
+    fn acquire_timeout(&self) -> Duration {
+        self.database.timeout.get().min(Duration::from_secs(5))
+    }
+}
+
+/// Connects to the configured database and reads its catalogue, as [`open_with`] does.
+///
+/// # Errors
+/// As [`open_with`] says.
+pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    open_with(Settings::of(config)).await
+}
+
+/// Connects to the database of these settings and reads its catalogue.
+///
+/// # Errors
+/// [`OpenError::Misfit`] when the table does not fit the rule, [`OpenError::Store`] when the database can't be reached.
+pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
+    let url = settings.database.url.clone();
+    let opened: Result<Arc<dyn Store>, OpenError> = match url {
+        DatabaseUrl::Postgres(_) => table::Table::<postgres::Postgres>::open(settings).await.map(|table| Arc::new(table) as _),
+        DatabaseUrl::MySql(_) => table::Table::<mysql::MySql>::open(settings).await.map(|table| Arc::new(table) as _),
+        DatabaseUrl::Sqlite(_) => table::Table::<sqlite::Sqlite>::open(settings).await.map(|table| Arc::new(table) as _),
+    };
+    opened.map_err(|error| match error {
+        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
+        OpenError::Store(_) | OpenError::Misfit(_) => error,
     })
 }
 
@@ -243,7 +293,7 @@ async fn connect(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As the database says, sorted.
 pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
-    let mut transaction = store.begin(LockWait::Briefly).await?;
+    let mut transaction = store.begin(Limits::BRIEF).await?;
     transaction.close_due(&[]).await?;
     transaction.lock(&[]).await?;
     transaction.peek(&[]).await?;
@@ -259,9 +309,9 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// Says that our tables are missing, or older than this program.
-pub fn tables_for(config: &Config, store: &dyn Store) -> Result<(), Misfit> {
+pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), Misfit> {
     let outbox = store.outbox();
-    if !config.events.enabled || outbox.is_ready() {
+    if !events.enabled || outbox.is_ready() {
         return Ok(());
     }
     Err(Misfit(format!("events.enabled is true, but {}", outbox.missing())))
@@ -270,20 +320,4 @@ pub fn tables_for(config: &Config, store: &dyn Store) -> Result<(), Misfit> {
 /// What is wrong with a URL that the driver can't use; it names parameters and no password.
 fn unusable_url(error: sqlx::Error) -> Misfit {
     Misfit(format!("database.url can't be used: {error}"))
-}
-
-/// How many connections a store may open: one for each worker, two for orders tried alone, one for the sweep, one for whoever
-/// asks, and one for each target of events.
-fn connections(config: &Config) -> u32 {
-    let targets = if config.events.enabled { config.events.targets().count() } else { 0 };
-    u32::try_from(config.close.workers + targets).unwrap_or(u32::MAX).saturating_add(4)
-}
-
-/// How long a statement may wait for a row that somebody holds, where the database can be told so
-/// finely; then it is a conflict, and whoever does not need that row goes on without.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
-
-/// How long to wait for a connection.
-fn acquire_timeout(config: &Config) -> Duration {
-    config.database.timeout.get().min(Duration::from_secs(5))
 }

@@ -27,7 +27,7 @@ const HELD_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_HELD_PAUSE: Duration = Duration::from_millis(750);
 const HELD_COST: Duration = Duration::from_millis(3);
 
-/// A held order waits for its locks at each so-manieth try.
+/// A held order waits for its locks at its first try again, and at each so-manieth after that.
 const PATIENT_TRY: u32 = 8;
 
 /// An order that waits for its next try.
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     fn is_patient(&self) -> bool {
-        self.tries > 0 && self.tries.is_multiple_of(PATIENT_TRY)
+        self.tries % PATIENT_TRY == 1
     }
 }
 

@@ -21,9 +21,10 @@ use crate::{
         Pending,
         closures::Closures,
         outcome::{Looked, Outcome},
+        pace::Pace,
         transaction::{Failure, Way, lock_judge_update},
     },
-    store::{LockWait, OpenError, Store, StoreError},
+    store::{Limits, LockWait, OpenError, Store, StoreError},
 };
 
 /// For how long a batch is tried again that conflicts with others, as deadlocks do.
@@ -73,6 +74,7 @@ pub struct Closer {
 #[derive(Debug, Default)]
 struct Shared {
     closures: Closures,
+    pace: Pace,
     /// Every batch has a share; one that must be alone has all of it.
     turn: RwLock<()>,
     /// The fused way has failed lately, mostly since another transaction held an order's row; step by step that is skipped.
@@ -193,14 +195,15 @@ impl Closer {
 
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
-        let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, wait);
+        let limits = Limits { wait, statement: shared.pace.limit(wait, batch.len()) };
+        let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, limits);
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {
             let _all = timeout(TURN_PATIENCE, shared.turn.write()).await;
-            run.await?
+            shared.pace.measured(batch.len(), run).await?
         } else {
             let _share = timeout(TURN_PATIENCE, shared.turn.read()).await;
-            run.await?
+            shared.pace.measured(batch.len(), run).await?
         };
         shared.closures.remember(looked.iter().filter_map(|one| match &one.outcome {
             Outcome::Closed(closed) => Some((&one.pending.id, closed.deadline)),

@@ -9,7 +9,7 @@ use crate::{
         outcome::{Closed, Looked, Outcome, ROW_HELD},
     },
     order::{OrderId, Row, Verdict, judge},
-    store::{LockWait, NewEvent, Store, StoreError, Transaction, Updated},
+    store::{Limits, NewEvent, Store, StoreError, Transaction, Updated},
 };
 
 /// How the three steps are taken.
@@ -66,9 +66,9 @@ pub(super) async fn lock_judge_update(
     closures: &Closures,
     batch: &[Pending],
     way: Way,
-    wait: LockWait,
+    limits: Limits,
 ) -> Result<Vec<Looked>, Failure> {
-    let mut transaction = store.begin(wait).await.map_err(Failure::Database)?;
+    let mut transaction = store.begin(limits).await.map_err(Failure::Database)?;
     let began = Instant::now();
     let candidates = match judge_and_update(transaction.as_mut(), store.unpaid(), closures, batch, way).await {
         Ok(candidates) => candidates,

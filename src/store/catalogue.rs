@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::store::{
+    driver::{Columns, Driver},
+    mapping::{Column, Mapped},
+};
+
 /// Everything that `check` asks a database.
 #[derive(Debug, Clone, Serialize)]
 pub struct Catalogue {
@@ -98,15 +103,12 @@ pub(super) struct Described {
 
 /// What a dialect asks its database for a [`Catalogue`].
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct Findings {
     pub(super) product: String,
-    pub(super) clock: ClockReading,
     pub(super) table: TableKind,
     pub(super) row_security: bool,
-    /// Id, the deadline's stored text, and its meaning.
-    pub(super) sample: Option<(String, String, Option<i64>)>,
-    /// The same of an order that the sweep comes across too late.
-    pub(super) swept_late: Option<(String, String, Option<i64>)>,
+    /// An order that the sweep comes across too late.
+    pub(super) swept_late: Option<SampleDeadline>,
     pub(super) indexes: Vec<Index>,
     /// Whether a condition that a partial index implies is left out, and with it what its first column was for.
     pub(super) drops_implied: bool,
@@ -117,23 +119,21 @@ pub(super) struct Asked {
 }
 
 impl Described {
-    /// The columns are given by their names and types.
-    pub(super) fn new([id, status, deadline]: [(&str, String); 3], time_zone: String, zone_matters: bool) -> Self {
-        let mapped = |key, (name, type_name): (&str, String)| MappedColumn { key, name: name.to_owned(), type_name };
-        let columns = [mapped("orders.id", id), mapped("orders.status", status), mapped("orders.deadline.column", deadline)];
+    pub(super) fn new<C: Column>(mapped: &Mapped<C>, time_zone: String, zone_matters: bool) -> Self {
+        let column = |key, column: &C| MappedColumn { key, name: column.name().to_owned(), type_name: column.declared() };
+        let Mapped { id, status, deadline, .. } = mapped;
+        let columns = [column("orders.id", id), column("orders.status", status), column("orders.deadline.column", deadline)];
         Self { columns, time_zone, zone_matters }
     }
 
-    pub(super) fn catalogue(&self, asked: Asked) -> Catalogue {
-        let Asked { product, clock, table, row_security, sample, swept_late, indexes, drops_implied, create_sweep_index, create_id_index } =
-            asked;
+    pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {
+        let Findings { product, table, row_security, swept_late, indexes, drops_implied, create_sweep_index, create_id_index } = findings;
         let [id, status, deadline] = self.columns.each_ref().map(|column| column.name.as_str());
         let name_of = |serves: &dyn Fn(&Index) -> bool| indexes.iter().find(|index| serves(index)).map(|index| index.name.clone());
         let create = |statement, columns: &[&str]| match table {
             TableKind::Plain | TableKind::Partitioned => statement,
             TableKind::View => format!("see that the table beneath the view has an index on ({})", columns.join(", ")),
         };
-        let sample_of = |(id, stored, deadline)| SampleDeadline { id, stored, deadline };
         Catalogue {
             product,
             clock,
@@ -148,9 +148,17 @@ impl Described {
             columns: self.columns.to_vec(),
             time_zone: self.time_zone.clone(),
             zone_matters: self.zone_matters,
-            sample: sample.map(sample_of),
-            swept_late: swept_late.map(sample_of),
+            sample,
+            swept_late,
         }
+    }
+}
+
+impl SampleDeadline {
+    /// Reads the statement [`super::statements::sample`].
+    pub(super) fn read<D: Driver>(row: &D::Row) -> Result<Self, sqlx::Error> {
+        let mut columns = Columns::<D>::of(row);
+        Ok(Self { id: columns.text()?, stored: columns.text()?, deadline: columns.optional_number()? })
     }
 }
 

@@ -1,6 +1,10 @@
 //! The user's statements in a closure: all orders at once, or one by one where their effects are counted.
 
-use crate::{config::Rows, order::OrderId, store::StoreError};
+use crate::{
+    config::{Rows, Rule},
+    order::OrderId,
+    store::{Misfit, StoreError, template::Template},
+};
 
 /// A statement of `close.sql`, in the form in which a dialect runs it.
 #[derive(Debug, Clone)]
@@ -12,8 +16,23 @@ pub(super) struct CloseStatement<S> {
 }
 
 impl<S> CloseStatement<S> {
-    pub(super) fn new(sql: S, number: usize, rows: Option<Rows>) -> Self {
+    fn new(sql: S, number: usize, rows: Option<Rows>) -> Self {
         Self { sql, number, rows }
+    }
+
+    /// The rule's statements as a dialect makes them of their templates; `escapes` as in [`Template::parse`].
+    ///
+    /// # Errors
+    /// Names the statement that is none.
+    pub(super) fn of(rule: &Rule, escapes: bool, make: impl Fn(&Template) -> S) -> Result<Vec<Self>, Misfit> {
+        (1..)
+            .zip(&rule.close_sql)
+            .map(|(number, statement)| {
+                let template =
+                    Template::parse(&statement.sql, escapes).map_err(|what| Misfit(format!("close.sql: statement {number} {what}")))?;
+                Ok(Self::new(make(&template), number, statement.rows))
+            })
+            .collect()
     }
 
     /// The lists of ids with which to run it. A total over several orders would let 2 + 0 pass for 1 + 1, so a

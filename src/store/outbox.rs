@@ -27,10 +27,10 @@ pub use record::{NewEvent, instance};
 
 pub(super) use link::{Link, Open, Work};
 pub(super) use record::Recorder;
-pub(super) use words::{Parameters, Words};
+pub(super) use words::Words;
 
 use crate::{
-    config::Config,
+    config::Events,
     store::{Misfit, OpenError, StoreError},
 };
 
@@ -90,8 +90,8 @@ impl OwnTables {
     }
 
     /// Who records events, if that is wanted and possible.
-    pub(super) fn recorder(&self, config: &Config) -> Option<Arc<Recorder>> {
-        (config.events.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, &config.events)))
+    pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings)))
     }
 }
 

@@ -1,84 +1,91 @@
-//! One connection in use: every statement has a time limit, and a connection in an unknown state is
-//! closed, so that its server rolls back, and never returned to the pool.
+//! One connection in use: every statement has a time limit, and a connection in an unknown state, or to a server that
+//! takes no writes any more, is closed, so that its server rolls back, and never returned to the pool.
 
 use std::{
     fmt,
     future::Future,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use sqlx::{Connection, Database, Executor, Pool, SqlStr, pool::PoolConnection};
+use sqlx::{Database, SqlSafeStr, SqlStr, pool::PoolConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::store::StoreError;
+use crate::store::{
+    StoreError,
+    dialect::{Dialect, sorted},
+    driver::{Driver, Value},
+    statement::Statement,
+};
 
 /// How much longer than its limit a statement is waited for: a server that ends it by itself keeps no lock of it.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The one session with which all take turns; empty until the first, and after one that went wrong.
-pub(super) type Shared<DB> = Arc<Mutex<Option<Session<DB>>>>;
+pub(super) type Shared<D> = Arc<Mutex<Option<Session<D>>>>;
+
+type Connection<D> = <<D as Dialect>::Driver as Database>::Connection;
+type Row<D> = <<D as Dialect>::Driver as Database>::Row;
+type Arguments<D> = <<D as Dialect>::Driver as Database>::Arguments;
 
 /// A connection taken from the pool.
-pub(super) struct Session<DB: Database> {
-    connection: PoolConnection<DB>,
+pub(super) struct Session<D: Dialect> {
+    connection: PoolConnection<D::Driver>,
     taken: Instant,
     timeout: Duration,
-    sorted: fn(sqlx::Error) -> StoreError,
+    /// Whether the server has refused to write; shared by all sessions of a store.
+    refused: Arc<AtomicBool>,
     /// A statement was sent and its end has not been seen.
     busy: bool,
     in_transaction: bool,
+    condemned: bool,
+    /// Whether a statement that ends by the server's limit on its time counts as one that met a lock.
+    limited: bool,
     /// Where it goes when its transaction has ended, if that is not the pool.
-    home: Option<OwnedMutexGuard<Option<Session<DB>>>>,
+    home: Option<OwnedMutexGuard<Option<Session<D>>>>,
 }
 
-impl<DB: Database> fmt::Debug for Session<DB> {
+impl<D: Dialect> fmt::Debug for Session<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("busy", &self.busy).field("in_transaction", &self.in_transaction).finish_non_exhaustive()
     }
 }
 
-/// Takes a connection from the pool.
-pub(super) async fn acquire<DB: Database>(pool: &Pool<DB>, timeout: Duration) -> Result<PoolConnection<DB>, sqlx::Error> {
-    match pool.acquire().await {
-        // The pool has tried again and again, and does not say why in vain; a single attempt does.
-        Err(error @ sqlx::Error::PoolTimedOut) => {
-            let attempt = tokio::time::timeout(timeout, DB::Connection::connect_with(&pool.connect_options())).await;
-            Err(attempt.ok().and_then(Result::err).unwrap_or(error))
+impl<D: Dialect> Session<D> {
+    pub(super) fn new(connection: PoolConnection<D::Driver>, timeout: Duration, refused: &Arc<AtomicBool>) -> Self {
+        Self {
+            connection,
+            taken: Instant::now(),
+            timeout,
+            refused: Arc::clone(refused),
+            busy: false,
+            in_transaction: false,
+            condemned: false,
+            limited: false,
+            home: None,
         }
-        acquired => acquired,
-    }
-}
-
-impl<DB: Database> Session<DB>
-where
-    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
-{
-    pub(super) async fn take(pool: &Pool<DB>, timeout: Duration, sorted: fn(sqlx::Error) -> StoreError) -> Result<Self, StoreError> {
-        let connection = acquire(pool, timeout).await.map_err(sorted)?;
-        Ok(Self { connection, taken: Instant::now(), timeout, sorted, busy: false, in_transaction: false, home: None })
     }
 
-    /// Takes the session that all share for so long, as soon as nobody else has it. It does not go through the pool each
-    /// time, which would ping it after each transaction, in a task for which the next one waits.
-    pub(super) async fn take_turn(
-        shared: &Shared<DB>,
-        kept: Duration,
-        pool: &Pool<DB>,
-        timeout: Duration,
-        sorted: fn(sqlx::Error) -> StoreError,
-    ) -> Result<Self, StoreError> {
-        let mut home = Arc::clone(shared).lock_owned().await;
-        let mut session = match home.take().filter(|session| session.taken.elapsed() < kept) {
-            Some(session) => session,
-            None => Self::take(pool, timeout, sorted).await?,
-        };
-        session.home = Some(home);
-        Ok(session)
+    /// For how long it has been in use.
+    pub(super) fn age(&self) -> Duration {
+        self.taken.elapsed()
+    }
+
+    /// Whether a statement that ends by the server's limit on its time counts as one that met a lock.
+    pub(super) fn limited(&mut self, limited: bool) {
+        self.limited = limited;
+    }
+
+    /// Makes it go there when its transaction has ended.
+    pub(super) fn returns_to(&mut self, home: OwnedMutexGuard<Option<Self>>) {
+        self.home = Some(home);
     }
 
     /// Runs what `work` makes of the connection, within the time limit.
-    pub(super) async fn run<'c, T, F>(&'c mut self, work: impl FnOnce(&'c mut DB::Connection) -> F) -> Result<T, StoreError>
+    pub(super) async fn run<'c, T, F>(&'c mut self, work: impl FnOnce(&'c mut Connection<D>) -> F) -> Result<T, StoreError>
     where
         F: Future<Output = Result<T, sqlx::Error>> + 'c,
     {
@@ -88,31 +95,63 @@ where
             return Err(StoreError::timed_out(self.timeout));
         };
         self.busy = false;
-        result.map_err(self.sorted)
-    }
-
-    /// Runs statements without parameters.
-    pub(super) async fn execute(&mut self, sql: SqlStr) -> Result<(), StoreError> {
-        self.run(|connection| connection.execute(sqlx::raw_sql(sql))).await.map(drop)
-    }
-
-    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<(), StoreError> {
-        self.in_transaction = true;
-        self.execute(sqlx::SqlSafeStr::into_sql_str(sql)).await.map_err(|error| match error {
-            // Whatever refuses so small a statement refuses every other.
-            StoreError::Rejected(reason) => StoreError::Unavailable(reason),
-            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => error,
+        result.map_err(|error| {
+            if error.as_database_error().is_some_and(D::refuses_to_write) {
+                self.condemned = true;
+                self.refused.store(true, Ordering::Relaxed);
+            }
+            match sorted::<D>(error) {
+                StoreError::TimedOut(reason) if self.limited => StoreError::Locked(reason),
+                error => error,
+            }
         })
     }
 
+    /// Runs a statement and reads its rows.
+    pub(super) async fn fetch(&mut self, sql: SqlStr, arguments: Arguments<D>, lasting: bool) -> Result<Vec<Row<D>>, StoreError> {
+        self.run(|connection| D::Driver::fetch(connection, sql, arguments, lasting)).await
+    }
+
+    /// Runs a statement; returns how many rows it changed.
+    pub(super) async fn change(&mut self, sql: SqlStr, arguments: Arguments<D>, lasting: bool) -> Result<u64, StoreError> {
+        self.run(|connection| D::Driver::change(connection, sql, arguments, lasting)).await
+    }
+
+    /// The same with values that every dialect binds alike.
+    pub(super) async fn read(&mut self, statement: &Statement, values: &[Value]) -> Result<Vec<Row<D>>, StoreError> {
+        self.fetch(statement.sql(), bound::<D>(statement, values)?, statement.is_lasting()).await
+    }
+
+    /// The same.
+    pub(super) async fn write(&mut self, statement: &Statement, values: &[Value]) -> Result<u64, StoreError> {
+        self.change(statement.sql(), bound::<D>(statement, values)?, statement.is_lasting()).await
+    }
+
+    /// Runs statements without parameters, and reads the rows of all.
+    pub(super) async fn execute(&mut self, sql: SqlStr) -> Result<Vec<Row<D>>, StoreError> {
+        self.run(|connection| D::Driver::script(connection, sql)).await
+    }
+
+    /// Begins a transaction; where the beginning shows that the server takes no writes, fails.
+    pub(super) async fn begin(&mut self, sql: SqlStr) -> Result<(), StoreError> {
+        self.in_transaction = true;
+        let rows = self.execute(sql).await.map_err(|error| match error {
+            // Whatever refuses so small a statement refuses every other.
+            StoreError::Rejected(reason) => StoreError::Unavailable(reason),
+            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => error,
+        })?;
+        proved::<D>(&rows)
+    }
+
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
-        self.execute(sqlx::SqlSafeStr::into_sql_str("COMMIT")).await?;
+        self.limited = false;
+        self.execute(D::COMMIT.into_sql_str()).await?;
         self.ended().await;
         Ok(())
     }
 
     pub(super) async fn rollback(mut self) {
-        if !self.busy && self.execute(sqlx::SqlSafeStr::into_sql_str("ROLLBACK")).await.is_ok() {
+        if !self.busy && self.execute("ROLLBACK".into_sql_str()).await.is_ok() {
             self.ended().await;
         }
     }
@@ -128,10 +167,27 @@ where
     }
 }
 
-impl<DB: Database> Drop for Session<DB> {
+impl<D: Dialect> Drop for Session<D> {
     fn drop(&mut self) {
-        if self.busy || self.in_transaction {
+        if self.busy || self.in_transaction || self.condemned {
             self.connection.close_on_drop();
         }
+    }
+}
+
+fn bound<D: Dialect>(statement: &Statement, values: &[Value]) -> Result<Arguments<D>, StoreError> {
+    let mut arguments = Arguments::<D>::default();
+    for value in statement.in_order(values) {
+        D::Driver::bind(&mut arguments, value).map_err(sorted::<D>)?;
+    }
+    Ok(arguments)
+}
+
+/// Reads a proof ([`Dialect::proof`]): a last row with a number other than 0 says that the server is read-only.
+pub(super) fn proved<D: Dialect>(rows: &[Row<D>]) -> Result<(), StoreError> {
+    let read_only = rows.last().map_or(Ok(None), |row| D::Driver::number(row, 0)).map_err(sorted::<D>)?;
+    match read_only {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(StoreError::Unavailable("the server takes no writes: it is a standby, or was made read-only".into())),
     }
 }

@@ -18,7 +18,7 @@ pub async fn tables_are_created_once(database: Database) {
     let settings = with_events(&database);
     let store = open(&settings).await;
     assert_eq!((store.outbox().version(), store.outbox().is_ready()), (0, false));
-    let misfit = tables_for(&load(&settings), &*store).expect_err("there are no tables");
+    let misfit = tables_for(&load(&settings).events, &*store).expect_err("there are no tables");
     assert!(misfit.to_string().contains("order-closer migrate"), "{misfit}");
     let others = [open(&settings).await, open(&settings).await, open(&settings).await];
     let runs = futures::future::join_all(others.iter().map(|other| other.outbox().migrate())).await;
@@ -95,7 +95,7 @@ pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
     let settings = with_events(&database);
     let old = open(&settings).await;
     assert_eq!((old.outbox().version(), old.outbox().is_ready()), (1, false));
-    let misfit = tables_for(&load(&settings), &*old).expect_err("the tables are too old");
+    let misfit = tables_for(&load(&settings).events, &*old).expect_err("the tables are too old");
     assert!(misfit.to_string().contains("have version 1") && misfit.to_string().contains("order-closer migrate"), "{misfit}");
 
     // A daemon of the version before goes on, while the tables are upgraded and after.

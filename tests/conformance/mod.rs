@@ -15,6 +15,7 @@ mod names;
 mod neighbours;
 mod outbox;
 mod poolers;
+mod read_only;
 mod row_counts;
 mod statuses;
 mod sweeping;
@@ -29,7 +30,7 @@ use std::{
 use order_closer::{
     config,
     order::{OrderId, Row, Verdict, judge},
-    store::{self, DueQuery, LockWait, OpenError, Store, StoreError, Transaction},
+    store::{self, DueQuery, Limits, OpenError, Store, StoreError, Transaction},
 };
 
 use crate::support::{Database, Kind, Settings, process};
@@ -87,6 +88,7 @@ macro_rules! exam {
             transactions::a_filter_hides_rows,
             transactions::close_sql_runs_for_the_closed_orders,
             transactions::failing_close_sql_rejects,
+            read_only::is_reached_while_it_is_locked,
             row_counts::a_statement_must_change_its_rows_for_each_order,
             row_counts::what_counts_as_a_changed_row,
             row_counts::a_rehearsal_finds_wrong_sql_in_a_counted_statement,
@@ -156,6 +158,7 @@ mod postgres {
         poolers::a_pooler_that_shares_sessions,
         poolers::a_pooler_that_does_not_know_the_driver,
         poolers::a_pooler_that_pools_by_session,
+        read_only::a_postgres_that_became_read_only,
         transactions::a_locked_row_is_skipped_and_peeked,
         transactions::two_closers_share_a_batch,
         transactions::a_killed_server_is_unavailable_until_it_returns,
@@ -190,6 +193,7 @@ mod mariadb {
         sweeping::reads_only_what_is_due_by_the_proposed_index,
         names::a_table_in_another_schema,
         names::a_partitioned_table,
+        read_only::a_mariadb_that_became_read_only,
         transactions::a_locked_row_is_skipped_and_peeked,
         transactions::two_closers_share_a_batch,
         transactions::a_killed_server_is_unavailable_until_it_returns,
@@ -278,7 +282,7 @@ fn ids<T: AsRef<str>>(store: &dyn Store, texts: &[T]) -> Vec<OrderId> {
 }
 
 async fn begin(store: &dyn Store) -> Box<dyn Transaction> {
-    store.begin(LockWait::Briefly).await.expect("a transaction can begin")
+    store.begin(Limits::BRIEF).await.expect("a transaction can begin")
 }
 
 /// Which of these orders can be locked, sorted.

@@ -32,7 +32,7 @@ pub(super) async fn migrated(settings: &Settings) -> Arc<dyn Store> {
     open(settings).await.outbox().migrate().await.expect("the tables can be created");
     let store = open(settings).await;
     assert!(store.outbox().is_ready());
-    assert_eq!(tables_for(&load(settings), &*store), Ok(()));
+    assert_eq!(tables_for(&load(settings).events, &*store), Ok(()));
     store
 }
 

@@ -1,8 +1,10 @@
 //! Lock, judge, update: all of it or nothing, and nobody waits for somebody else's payment.
 
+use std::time::{Duration, Instant};
+
 use order_closer::{
     order::{Verdict, judge},
-    store::{LockWait, StoreError, rehearse},
+    store::{Limits, StoreError, rehearse},
 };
 
 use super::{
@@ -118,8 +120,8 @@ async fn rejects(database: &Database, statements: Vec<&str>) {
         transaction.rollback().await;
     }
     assert_eq!(status_of(database).await, map([("1", "0"), ("2", "0")]));
-    let unavailable = begin(&*store).await.lock(&ids(&*store, &["1"])).await;
-    assert!(unavailable.is_ok_and(|rows| rows.len() == 1));
+    // Rolled back, and not merely dropped, which would give the lock back only in a while.
+    assert_eq!(lockable(&*store, &["1"]).await, ["1"]);
 }
 
 pub async fn failing_close_sql_rejects(database: Database) {
@@ -163,7 +165,7 @@ pub async fn a_dropped_transaction_leaves_nothing(database: Database) {
         drop(half_closed(&*store).await);
         // The server rolls back when it sees the connection close.
         wait::until("the dropped transaction's lock is gone", async || {
-            let Ok(mut transaction) = store.begin(LockWait::Briefly).await else { return false };
+            let Ok(mut transaction) = store.begin(Limits::BRIEF).await else { return false };
             let rows = transaction.lock(&ids(&*store, &["1"])).await;
             transaction.rollback().await;
             rows.is_ok_and(|rows| rows.len() == 1)
@@ -232,7 +234,7 @@ pub async fn waiting_for_a_lock_ends(database: Database) {
     let mut other = database.begin().await;
     other.execute("UPDATE stock SET n = 10").await;
     let outcome = async {
-        let mut transaction = store.begin(LockWait::Briefly).await?;
+        let mut transaction = store.begin(Limits::BRIEF).await?;
         let rows = transaction.lock(&ids(&*store, &["1"])).await?;
         let closed = change(&mut *transaction, &ids(&*store, &["1"])).await;
         transaction.rollback().await;
@@ -300,12 +302,17 @@ pub async fn a_killed_server_is_unavailable_until_it_returns(database: Database)
     mariadb.iter().for_each(MariaDb::kill);
     assert!(matches!(in_flight.commit().await, Err(StoreError::Unavailable(_))));
     assert!(matches!(idle.lock(&ids(&*store, &["2"])).await, Err(StoreError::Unavailable(_))));
-    assert!(matches!(store.begin(LockWait::Briefly).await.map(drop), Err(StoreError::Unavailable(_))));
+    // A refused connection is no reason to wait as long as for a busy pool.
+    let asked = Instant::now();
+    assert!(matches!(store.begin(Limits::BRIEF).await.map(drop), Err(StoreError::Unavailable(_))));
     assert!(matches!(store.count_overdue().await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.reach().await, Err(StoreError::Unavailable(_))));
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     postgres.iter_mut().for_each(Postgres::start_again);
     mariadb.iter_mut().for_each(MariaDb::start_again);
     database.disconnect().await;
     wait::until("the store works again", async || store.count_overdue().await == Ok(2)).await;
+    assert_eq!(store.reach().await, Ok(()));
     assert_eq!(status_of(&database).await, map([("1", "0"), ("2", "0")]));
     assert_eq!(close(&*store, &["1", "2"]).await, 2);
 }

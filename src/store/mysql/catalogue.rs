@@ -1,15 +1,13 @@
 //! What the server's catalogue says of the table: its columns, its indexes, and what they can hold.
 
-use sqlx::MySql as Driver;
-
-use super::ids::IdColumn;
+use super::{MySql, ids::IdColumn};
 use crate::{
-    config::Config,
+    config::Rule,
     order::{Charset, IdKind},
     store::{
         Misfit, OpenError, StoreError,
         catalogue::{Index, TableKind},
-        mapping::{Names, StatusKind},
+        mapping::{self, StatusKind},
         session::Session,
     },
 };
@@ -25,7 +23,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) async fn read(session: &mut Session<Driver>) -> Result<Self, OpenError> {
+    pub(super) async fn read(session: &mut Session<MySql>) -> Result<Self, OpenError> {
         let select = sqlx::query_as::<_, (String, String)>("SELECT CAST(VERSION() AS CHAR), CAST(@@sql_mode AS CHAR)");
         let (version, modes) = session.run(|connection| select.fetch_one(connection)).await?;
         let (product, mariadb) = product(&version)?;
@@ -51,7 +49,7 @@ fn product(version: &str) -> Result<(String, bool), Misfit> {
 }
 
 /// The table, as the catalogue spells it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug)]
 pub(super) struct Table {
     pub(super) schema: String,
     pub(super) name: String,
@@ -59,7 +57,6 @@ pub(super) struct Table {
     engine: Option<String>,
     transactions: bool,
     partitioned: bool,
-    is_it: bool,
 }
 
 impl Table {
@@ -72,13 +69,13 @@ impl Table {
     }
 
     /// Refuses a table whose rows can be neither locked nor rolled back.
-    fn with_transactions(self, config: &Config) -> Result<Self, OpenError> {
+    fn with_transactions(self, rule: &Rule) -> Result<Self, OpenError> {
         match &self.engine {
             Some(engine) if !self.transactions => Err(Misfit(format!(
                 "orders.table is {}, whose engine {engine} has no transactions: what fails could not be undone; \
                  run: ALTER TABLE {} ENGINE=InnoDB, also for the tables of close.sql",
-                config.orders.table,
-                Names::new(config, '`').table
+                rule.table,
+                rule.names('`').table
             ))
             .into()),
             _ => Ok(self),
@@ -86,8 +83,8 @@ impl Table {
     }
 }
 
-pub(super) async fn table(session: &mut Session<Driver>, config: &Config) -> Result<Table, OpenError> {
-    let wanted = &config.orders.table;
+pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<Table, OpenError> {
+    let wanted = &rule.table;
     let select = sqlx::query_scalar::<_, Option<String>>("SELECT CAST(COALESCE(?, DATABASE()) AS CHAR)").bind(&wanted.schema);
     let Some(schema) = session.run(|connection| select.fetch_one(connection)).await? else {
         return Err(Misfit(format!(
@@ -96,10 +93,10 @@ pub(super) async fn table(session: &mut Session<Driver>, config: &Config) -> Res
         .into());
     };
     // Names differing in case are different tables, except where the server folds them.
-    let select = sqlx::query_as::<_, Table>(
-        "SELECT CAST(table_schema AS CHAR) AS `schema`, CAST(table_name AS CHAR) AS `name`, CAST(t.engine AS CHAR) AS `engine`,
-                EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES') AS `transactions`,
-                COALESCE(create_options, '') LIKE '%partitioned%' AS `partitioned`,
+    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, bool)>(
+        "SELECT CAST(table_schema AS CHAR), CAST(table_name AS CHAR), CAST(t.engine AS CHAR),
+                EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES'),
+                COALESCE(create_options, '') LIKE '%partitioned%',
                 LOWER(table_schema) = LOWER(?) AND LOWER(table_name) = LOWER(?)
                 AND (@@lower_case_table_names > 0 OR CAST(table_name AS BINARY) = CAST(? AS BINARY)) AS is_it
          FROM information_schema.tables t WHERE LOWER(table_name) = LOWER(?)
@@ -110,16 +107,17 @@ pub(super) async fn table(session: &mut Session<Driver>, config: &Config) -> Res
     .bind(&wanted.name)
     .bind(&wanted.name);
     let mut found = session.run(|connection| select.fetch_all(connection)).await?;
-    if found.first().is_some_and(|table| table.is_it) {
-        return found.swap_remove(0).with_transactions(config);
+    if found.first().is_some_and(|(.., is_it)| *is_it) {
+        let (schema, name, engine, transactions, partitioned, _) = found.swap_remove(0);
+        return Table { schema, name, engine, transactions, partitioned }.with_transactions(rule);
     }
-    let similar: Vec<String> = found.into_iter().map(|Table { schema, name, .. }| format!("{schema}.{name}")).collect();
+    let similar: Vec<String> = found.into_iter().map(|(schema, name, ..)| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };
     Err(Misfit(format!("orders.table is {wanted}, but the database {schema} has no such table that this user may see{hint} (names are taken as written, not folded)")).into())
 }
 
 /// A column of the table.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) name: String,
     /// The type's name alone: `bigint`, `varchar`, `datetime`.
@@ -130,6 +128,16 @@ pub(super) struct Column {
     charset: Option<String>,
     precision: Option<i64>,
     scale: Option<i64>,
+}
+
+impl mapping::Column for Column {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn declared(&self) -> String {
+        self.declared.clone()
+    }
 }
 
 impl Column {
@@ -150,21 +158,23 @@ impl Column {
     }
 }
 
-pub(super) async fn columns(session: &mut Session<Driver>, table: &Table) -> Result<Vec<Column>, StoreError> {
-    let select = sqlx::query_as::<_, Column>(
-        "SELECT CAST(column_name AS CHAR) AS `name`, CAST(LOWER(data_type) AS CHAR) AS `base`, CAST(column_type AS CHAR) AS `declared`,
-                CAST(character_maximum_length AS SIGNED) AS `length`, CAST(LOWER(character_set_name) AS CHAR) AS `charset`,
-                CAST(numeric_precision AS SIGNED) AS `precision`, CAST(numeric_scale AS SIGNED) AS `scale`
+pub(super) async fn columns(session: &mut Session<MySql>, table: &Table) -> Result<Vec<Column>, StoreError> {
+    let select = sqlx::query_as::<_, (String, String, String, Option<i64>, Option<String>, Option<i64>, Option<i64>)>(
+        "SELECT CAST(column_name AS CHAR), CAST(LOWER(data_type) AS CHAR), CAST(column_type AS CHAR),
+                CAST(character_maximum_length AS SIGNED), CAST(LOWER(character_set_name) AS CHAR),
+                CAST(numeric_precision AS SIGNED), CAST(numeric_scale AS SIGNED)
          FROM information_schema.columns WHERE table_schema = ? AND table_name = ? AND CAST(table_name AS BINARY) = CAST(? AS BINARY)
          ORDER BY ordinal_position",
     )
     .bind(&table.schema)
     .bind(&table.name)
     .bind(&table.name);
-    session.run(|connection| select.fetch_all(connection)).await
+    let column =
+        |(name, base, declared, length, charset, precision, scale)| Column { name, base, declared, length, charset, precision, scale };
+    Ok(session.run(|connection| select.fetch_all(connection)).await?.into_iter().map(column).collect())
 }
 
-pub(super) async fn indexes(session: &mut Session<Driver>, server: &Server, table: &Table) -> Result<Vec<Index>, StoreError> {
+pub(super) async fn indexes(session: &mut Session<MySql>, server: &Server, table: &Table) -> Result<Vec<Index>, StoreError> {
     // An index that the optimizer must not use can't be named in a hint, and by a hash, with which MariaDB keeps long texts
     // unique, it finds no row.
     let usable = if server.mariadb { "ignored = 'NO'" } else { "is_visible = 'YES'" };

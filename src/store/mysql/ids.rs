@@ -7,9 +7,12 @@
 
 use std::iter;
 
-use sqlx::{Arguments, AssertSqlSafe, SqlSafeStr, SqlStr, mysql::MySqlArguments};
+use sqlx::{Arguments, SqlStr, mysql::MySqlArguments};
 
-use crate::{order::OrderId, store::sql::Template};
+use crate::{
+    order::OrderId,
+    store::{dialect::List, statement::sql, template::Template},
+};
 
 /// The longest list in one statement; each size is one statement for the driver's cache.
 const LONGEST_LIST: usize = 1_024;
@@ -41,6 +44,17 @@ impl IdColumn {
             Self::Signed | Self::Unsigned | Self::Text | Self::Uuid => "?",
             Self::Decimal => "CAST(? AS DECIMAL(65))",
             Self::PackedUuid => "UNHEX(REPLACE(?, '-', ''))",
+        }
+    }
+
+    /// The parameter ?4, the text of an id, as a value to compare the column with.
+    pub(super) fn cursor(self) -> &'static str {
+        match self {
+            Self::Signed => "CAST(?4 AS SIGNED)",
+            Self::Unsigned => "CAST(?4 AS UNSIGNED)",
+            Self::Decimal => "CAST(?4 AS DECIMAL(65))",
+            Self::Text | Self::Uuid => "?4",
+            Self::PackedUuid => "UNHEX(REPLACE(?4, '-', ''))",
         }
     }
 
@@ -76,7 +90,7 @@ impl IdColumn {
     }
 
     /// Binds an id. One that can't be of this type becomes NULL, which equals nothing.
-    pub(super) fn bind(self, arguments: &mut MySqlArguments, id: &OrderId) -> Result<(), sqlx::Error> {
+    fn bind(self, arguments: &mut MySqlArguments, id: &OrderId) -> Result<(), sqlx::Error> {
         let text = id.as_str();
         match self {
             Self::Signed => arguments.add(text.parse::<i64>().ok()),
@@ -89,7 +103,7 @@ impl IdColumn {
 
 /// A statement on a list of ids, which may stand in it several times.
 #[derive(Debug)]
-pub(super) struct ListStatement {
+pub(in crate::store) struct ListStatement {
     column: IdColumn,
     lists: usize,
     /// For no ids, one, two, four, and so on.
@@ -103,12 +117,16 @@ impl ListStatement {
             size => vec![column.parameter(); size].join(", "),
         };
         let sizes = iter::once(0).chain((0..SIZES - 1).map(|power| 1 << power));
-        let sizes = sizes.map(|size| AssertSqlSafe(template.render(&list(size))).into_sql_str()).collect();
+        let sizes = sizes.map(|size| sql(template.render(&list(size)))).collect();
         Self { column, lists: template.lists(), sizes }
     }
+}
 
-    /// The statement for these ids, at most [`LONGEST_LIST`], padded to the next size by repeating the last.
-    pub(super) fn bound(&self, ids: &[OrderId]) -> Result<(SqlStr, MySqlArguments), sqlx::Error> {
+impl List<sqlx::MySql> for ListStatement {
+    const LONGEST: usize = LONGEST_LIST;
+
+    /// Padded to the next size by repeating the last id.
+    fn bound(&self, ids: &[OrderId]) -> Result<(SqlStr, MySqlArguments), sqlx::Error> {
         let mut arguments = MySqlArguments::default();
         let Some(last) = ids.last() else {
             return Ok((self.sizes[0].clone(), arguments));
@@ -121,12 +139,6 @@ impl ListStatement {
         }
         Ok((self.sizes[size.ilog2() as usize + 1].clone(), arguments))
     }
-}
-
-/// Ids in pieces of at most [`LONGEST_LIST`]; for no ids one empty piece, so that the statement runs all the same.
-pub(super) fn batches(ids: &[OrderId]) -> impl Iterator<Item = &[OrderId]> {
-    let none = ids.is_empty().then_some(ids);
-    none.into_iter().chain(ids.chunks(LONGEST_LIST))
 }
 
 #[cfg(test)]
@@ -151,12 +163,5 @@ mod tests {
         assert_eq!(bound(3), ("a IN (?, ?, ?, ?) AND b IN (?, ?, ?, ?)".into(), 8));
         assert_eq!(bound(LONGEST_LIST).1, 2 * LONGEST_LIST);
         assert_eq!(statement().sizes.len(), SIZES);
-    }
-
-    #[test]
-    fn a_longer_list_goes_in_pieces_and_an_empty_one_goes_once() {
-        let ids = vec![OrderId::from_database("1"); LONGEST_LIST + 1];
-        assert_eq!(batches(&ids).map(<[_]>::len).collect::<Vec<_>>(), [LONGEST_LIST, 1]);
-        assert_eq!(batches(&[]).map(<[_]>::len).collect::<Vec<_>>(), [0]);
     }
 }

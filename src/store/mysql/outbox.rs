@@ -1,36 +1,7 @@
 //! Our own tables in MySQL and MariaDB: beside the orders table, in its database.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-use sqlx::{MySql as Driver, MySqlPool};
-
-use super::{moment::NOW, sorted};
-use crate::store::{
-    StoreError,
-    outbox::{Backend, Link, Open, Parameters, Words, Work},
-    session::Session,
-};
-
-/// Connections from the store's pool.
-#[derive(Debug)]
-pub(super) struct Connections {
-    pub(super) pool: MySqlPool,
-    pub(super) timeout: Duration,
-}
-
-#[async_trait]
-impl Backend for Connections {
-    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
-        Ok(Box::new(Session::<Driver>::take(&self.pool, self.timeout, sorted).await?))
-    }
-
-    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        let mut session = Session::<Driver>::take(&self.pool, self.timeout, sorted).await?;
-        session.begin("SET SESSION innodb_lock_wait_timeout = 1; START TRANSACTION").await?;
-        Ok(Box::new(Open(session)))
-    }
-}
+use super::deadline::NOW;
+use crate::store::{outbox::Words, statement::Parameters};
 
 /// For tables in this database, beside this orders table.
 pub(super) fn words(database: &str, orders_table: &str) -> Words {

@@ -7,9 +7,10 @@ use uuid::Uuid;
 use super::{
     Event, Link, Outbox, Result,
     audit::{columns, event, uuid},
-    link::{Value, finish},
+    link::finish,
     words::listed,
 };
+use crate::store::driver::Value;
 
 /// A delivery that is ours for a while.
 #[derive(Debug, Clone)]

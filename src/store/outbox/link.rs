@@ -1,40 +1,15 @@
 //! Our own tables hold texts and whole numbers only, so every dialect reads and writes them in one way.
 
 use async_trait::async_trait;
-use sqlx::{Arguments, Database, Row, SqlStr};
+use sqlx::{Row, SqlStr};
 
-use crate::store::{StoreError, outbox::words::Statement, session::Session};
-
-/// What is bound to a parameter.
-#[derive(Debug, Clone)]
-pub(in crate::store) enum Value {
-    Text(String),
-    Integer(Option<i64>),
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.into())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Integer(Some(number))
-    }
-}
-
-impl From<Option<i64>> for Value {
-    fn from(number: Option<i64>) -> Self {
-        Self::Integer(number)
-    }
-}
+use crate::store::{
+    StoreError,
+    dialect::Dialect,
+    driver::{Driver, Value},
+    session::Session,
+    statement::Statement,
+};
 
 #[derive(Debug)]
 enum Field {
@@ -99,7 +74,7 @@ pub(in crate::store) trait Work: Send {
 
 /// A [`Session`] in a transaction.
 #[derive(Debug)]
-pub(in crate::store) struct Open<DB: Database>(pub(in crate::store) Session<DB>);
+pub(in crate::store) struct Open<D: Dialect>(pub(in crate::store) Session<D>);
 
 /// Ends a transaction as its work ended.
 pub(super) async fn finish<T>(work: Box<dyn Work>, result: Result<T, StoreError>) -> Result<T, StoreError> {
@@ -112,67 +87,44 @@ pub(super) async fn finish<T>(work: Box<dyn Work>, result: Result<T, StoreError>
     }
 }
 
-// Generic code would have to repeat a page of bounds at each use.
-macro_rules! links {
-    ($($driver:ty),*) => {$(
-        #[async_trait]
-        impl Link for Session<$driver> {
-            async fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<Vec<Fields>, StoreError> {
-                let arguments = arguments::<$driver>(statement, values, |arguments, value| match value {
-                    Value::Text(text) => arguments.add(text.as_str()),
-                    Value::Integer(number) => arguments.add(*number),
-                })?;
-                let select = sqlx::query_with(statement.sql(), arguments).persistent(statement.lasting);
-                let rows = self.run(|connection| select.fetch_all(connection)).await?;
-                rows.iter().map(|row| (0..row.len()).map(|at| {
-                    // The driver knows which columns are numbers.
-                    Ok(match row.try_get::<Option<i64>, _>(at) {
-                        Ok(number) => number.map_or(Field::Null, Field::Integer),
-                        Err(_) => Field::Text(row.try_get::<String, _>(at).map_err(|error| unexpected(&error.to_string()))?),
-                    })
-                }).collect::<Result<Vec<_>, _>>().map(|fields| Fields(fields.into_iter()))).collect()
-            }
-
-            async fn change(&mut self, statement: &Statement, values: &[Value]) -> Result<u64, StoreError> {
-                let arguments = arguments::<$driver>(statement, values, |arguments, value| match value {
-                    Value::Text(text) => arguments.add(text.as_str()),
-                    Value::Integer(number) => arguments.add(*number),
-                })?;
-                let change = sqlx::query_with(statement.sql(), arguments).persistent(statement.lasting);
-                Ok(self.run(|connection| change.execute(connection)).await?.rows_affected())
-            }
-
-            async fn script(&mut self, sql: SqlStr) -> Result<(), StoreError> {
-                self.execute(sql).await
-            }
-        }
-
-        #[async_trait]
-        impl Work for Open<$driver> {
-            fn link(&mut self) -> &mut dyn Link {
-                &mut self.0
-            }
-
-            async fn commit(self: Box<Self>) -> Result<(), StoreError> {
-                self.0.commit().await
-            }
-
-            async fn rollback(self: Box<Self>) {
-                self.0.rollback().await;
-            }
-        }
-    )*};
-}
-links!(sqlx::Postgres, sqlx::MySql, sqlx::Sqlite);
-
-fn arguments<DB: Database>(
-    statement: &Statement,
-    values: &[Value],
-    add: impl Fn(&mut DB::Arguments, &Value) -> Result<(), sqlx::error::BoxDynError>,
-) -> Result<DB::Arguments, StoreError> {
-    let mut arguments = DB::Arguments::default();
-    for value in statement.in_order(values) {
-        add(&mut arguments, value).map_err(|error| StoreError::Rejected(error.to_string()))?;
+#[async_trait]
+impl<D: Dialect> Link for Session<D> {
+    async fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<Vec<Fields>, StoreError> {
+        let rows = self.read(statement, values).await?;
+        rows.iter().map(fields::<D::Driver>).collect()
     }
-    Ok(arguments)
+
+    async fn change(&mut self, statement: &Statement, values: &[Value]) -> Result<u64, StoreError> {
+        self.write(statement, values).await
+    }
+
+    async fn script(&mut self, sql: SqlStr) -> Result<(), StoreError> {
+        self.execute(sql).await.map(drop)
+    }
+}
+
+fn fields<D: Driver>(row: &D::Row) -> Result<Fields, StoreError> {
+    let field = |at| {
+        // The driver knows which columns are numbers.
+        Ok(match D::number(row, at) {
+            Ok(number) => number.map_or(Field::Null, Field::Integer),
+            Err(_) => D::text(row, at).map_err(|error| unexpected(&error.to_string()))?.map_or(Field::Null, Field::Text),
+        })
+    };
+    (0..row.len()).map(field).collect::<Result<Vec<_>, _>>().map(|fields| Fields(fields.into_iter()))
+}
+
+#[async_trait]
+impl<D: Dialect> Work for Open<D> {
+    fn link(&mut self) -> &mut dyn Link {
+        &mut self.0
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), StoreError> {
+        self.0.commit().await
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.0.rollback().await;
+    }
 }

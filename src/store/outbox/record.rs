@@ -4,13 +4,11 @@ use std::borrow::Cow;
 
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{
-    Link, Result,
-    words::{Statement, Words},
-};
+use super::{Link, Result, words::Words};
 use crate::{
     config::Events,
     order::{OrderId, Trigger},
+    store::statement::Statement,
 };
 
 /// The most bytes of events that one statement writes, save where a single event has more: well within what the

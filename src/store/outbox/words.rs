@@ -1,18 +1,8 @@
 //! SQL that is written once, in the words of each dialect.
 
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use uuid::Uuid;
 
-/// How a dialect writes its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::store) enum Parameters {
-    /// `$1`
-    Dollar,
-    /// `?1`
-    Numbered,
-    /// `?`, bound anew for each occurrence.
-    Bare,
-}
+use crate::store::statement::{Parameters, Statement, Writer};
 
 /// What the dialects say differently.
 #[derive(Debug, Clone)]
@@ -79,56 +69,16 @@ impl Words {
 
     /// A statement whose parameters are written `?1`, `?2`, and so on.
     pub(super) fn statement(&self, sql: &str) -> Statement {
-        let mut text = String::with_capacity(sql.len());
-        let mut order = Vec::new();
-        let mut pieces = sql.split('?');
-        text.push_str(pieces.next().unwrap_or_default());
-        for piece in pieces {
-            let digits = piece.find(|c: char| !c.is_ascii_digit()).unwrap_or(piece.len());
-            let (number, rest) = piece.split_at(digits);
-            match self.parameters {
-                Parameters::Dollar => text.extend(["$", number]),
-                Parameters::Numbered => text.extend(["?", number]),
-                Parameters::Bare => text.push('?'),
-            }
-            order.push(number.parse::<usize>().map_or(0, |number| number.saturating_sub(1)));
-            text.push_str(rest);
-        }
-        let order = (self.parameters == Parameters::Bare).then_some(order);
-        Statement { sql: AssertSqlSafe(text).into_sql_str(), order, lasting: true }
+        Writer::new(self.parameters).with_parameters(sql).finish()
     }
 
     /// A statement that is different each time, because a list of event ids stands in it.
     pub(super) fn passing(&self, sql: &str) -> Statement {
-        Statement { lasting: false, ..self.statement(sql) }
+        self.statement(sql).once()
     }
 }
 
 /// The inside of an IN list; at least one id.
 pub(super) fn listed<'i>(ids: impl Iterator<Item = &'i Uuid>) -> String {
     ids.map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ")
-}
-
-/// A statement in one dialect.
-#[derive(Debug, Clone)]
-pub(in crate::store) struct Statement {
-    sql: SqlStr,
-    /// Which value each parameter takes, where they have no numbers.
-    order: Option<Vec<usize>>,
-    /// Whether it is worth a place in the driver's cache.
-    pub(super) lasting: bool,
-}
-
-impl Statement {
-    pub(super) fn sql(&self) -> SqlStr {
-        self.sql.clone()
-    }
-
-    /// The values in the order in which they are bound.
-    pub(super) fn in_order<'v, V>(&self, values: &'v [V]) -> Vec<&'v V> {
-        match &self.order {
-            None => values.iter().collect(),
-            Some(order) => order.iter().filter_map(|at| values.get(*at)).collect(),
-        }
-    }
 }

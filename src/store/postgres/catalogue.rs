@@ -1,20 +1,21 @@
 //! What the server's catalogue says of the table: its columns, its indexes, and what they can hold.
 
-use sqlx::{AssertSqlSafe, Postgres as Driver, Row};
+use sqlx::{AssertSqlSafe, Row};
 
+use super::Postgres;
 use crate::{
-    config::Config,
+    config::{Names, Rule},
     order::{Charset, IdKind},
     store::{
         Misfit, OpenError, StoreError,
         catalogue::{Index, TableKind},
-        mapping::{Names, StatusKind},
+        mapping::{self, StatusKind},
         session::Session,
     },
 };
 
 /// A column of the catalogue; a domain counts as the type beneath it.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) name: String,
     /// The type's short name: `int8`, `varchar`, `timestamptz`.
@@ -29,6 +30,16 @@ pub(super) struct Column {
     pub(super) labels: Vec<String>,
 }
 
+impl mapping::Column for Column {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn declared(&self) -> String {
+        self.declared.clone()
+    }
+}
+
 impl Column {
     /// The column, by its quoted name, as text that equals only itself.
     pub(super) fn text(&self, name: &str) -> String {
@@ -41,12 +52,12 @@ impl Column {
     }
 }
 
-pub(super) async fn table_oid(session: &mut Session<Driver>, config: &Config, names: &Names) -> Result<i64, OpenError> {
+pub(super) async fn table_oid(session: &mut Session<Postgres>, rule: &Rule, names: &Names) -> Result<i64, OpenError> {
     let select = sqlx::query_scalar::<_, Option<i64>>("SELECT to_regclass($1)::oid::bigint").bind(&names.table);
     if let Some(oid) = session.run(|connection| select.fetch_one(connection)).await? {
         return Ok(oid);
     }
-    let table = &config.orders.table;
+    let table = &rule.table;
     // Somebody who wrote Orders or forgot the schema is told the name that would do.
     let select = sqlx::query_scalar::<_, String>(
         "SELECT schemaname || '.' || tablename FROM pg_tables WHERE lower(tablename) = lower($1) ORDER BY 1 LIMIT 5",
@@ -61,7 +72,7 @@ pub(super) async fn table_oid(session: &mut Session<Driver>, config: &Config, na
 }
 
 /// The table itself.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug)]
 pub(super) struct Relation {
     pub(super) schema: String,
     pub(super) name: String,
@@ -85,30 +96,31 @@ impl Relation {
     }
 }
 
-pub(super) async fn relation(session: &mut Session<Driver>, oid: i64) -> Result<Relation, StoreError> {
-    let select = sqlx::query_as::<_, Relation>(
-        "SELECT n.nspname::text AS schema, c.relname::text AS name, format('%I.%I', n.nspname, c.relname) AS qualified,
-                c.relkind = 'p' AS partitioned, c.relkind IN ('v', 'm') AS view,
-                row_security_active(c.oid) AS row_security,
+pub(super) async fn relation(session: &mut Session<Postgres>, oid: i64) -> Result<Relation, StoreError> {
+    let select = sqlx::query_as::<_, (String, String, String, bool, bool, bool, bool)>(
+        "SELECT n.nspname::text, c.relname::text, format('%I.%I', n.nspname, c.relname),
+                c.relkind = 'p', c.relkind IN ('v', 'm'), row_security_active(c.oid),
                 EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
-                        AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) AS has_after_triggers -- 16 is UPDATE, 2 is BEFORE
+                        AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) -- 16 is UPDATE, 2 is BEFORE
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
     )
     .bind(oid);
-    session.run(|connection| select.fetch_one(connection)).await
+    let (schema, name, qualified, partitioned, view, row_security, has_after_triggers) =
+        session.run(|connection| select.fetch_one(connection)).await?;
+    Ok(Relation { schema, name, qualified, partitioned, view, row_security, has_after_triggers })
 }
 
-pub(super) async fn columns(session: &mut Session<Driver>, oid: i64) -> Result<Vec<Column>, StoreError> {
-    let select = sqlx::query_as::<_, Column>(
+pub(super) async fn columns(session: &mut Session<Postgres>, oid: i64) -> Result<Vec<Column>, StoreError> {
+    let select = sqlx::query_as::<_, (String, String, String, String, i32, bool, Vec<String>)>(
         "WITH RECURSIVE typed AS (
              SELECT attnum, atttypid AS type, atttypmod AS modifier FROM pg_attribute WHERE attrelid = $1::oid
              UNION ALL
              SELECT d.attnum, t.typbasetype, t.typtypmod FROM typed d JOIN pg_type t ON t.oid = d.type AND t.typtype = 'd'
          )
-         SELECT a.attname::text AS name, b.typname::text AS base, format_type(a.atttypid, a.atttypmod) AS declared,
-                quote_ident(n.nspname) || '.' || quote_ident(b.typname) AS cast, d.modifier AS type_modifier,
-                b.typname IN ('citext', 'bpchar') OR NOT COALESCE(c.collisdeterministic, true) AS loose,
-                ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = b.oid ORDER BY enumsortorder) AS labels
+         SELECT a.attname::text, b.typname::text, format_type(a.atttypid, a.atttypmod),
+                quote_ident(n.nspname) || '.' || quote_ident(b.typname), d.modifier,
+                b.typname IN ('citext', 'bpchar') OR NOT COALESCE(c.collisdeterministic, true),
+                ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = b.oid ORDER BY enumsortorder)
          FROM pg_attribute a JOIN typed d USING (attnum)
               JOIN pg_type b ON b.oid = d.type AND b.typtype <> 'd'
               JOIN pg_namespace n ON n.oid = b.typnamespace
@@ -116,14 +128,16 @@ pub(super) async fn columns(session: &mut Session<Driver>, oid: i64) -> Result<V
          WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
     )
     .bind(oid);
-    session.run(|connection| select.fetch_all(connection)).await
+    let column =
+        |(name, base, declared, cast, type_modifier, loose, labels)| Column { name, base, declared, cast, type_modifier, loose, labels };
+    Ok(session.run(|connection| select.fetch_all(connection)).await?.into_iter().map(column).collect())
 }
 
-pub(super) async fn server_encoding(session: &mut Session<Driver>) -> Result<String, StoreError> {
+pub(super) async fn server_encoding(session: &mut Session<Postgres>) -> Result<String, StoreError> {
     session.run(|connection| sqlx::query_scalar::<_, String>("SHOW server_encoding").fetch_one(connection)).await
 }
 
-pub(super) async fn indexes(session: &mut Session<Driver>, oid: i64) -> Result<Vec<Index>, StoreError> {
+pub(super) async fn indexes(session: &mut Session<Postgres>, oid: i64) -> Result<Vec<Index>, StoreError> {
     let select = sqlx::query_as::<_, (String, Vec<String>, bool, bool)>(
         "SELECT c.relname::text,
                 ARRAY(SELECT pg_get_indexdef(i.indexrelid, k, true) FROM generate_series(1, i.indnkeyatts) k),
@@ -141,7 +155,7 @@ pub(super) async fn indexes(session: &mut Session<Driver>, oid: i64) -> Result<V
 
 /// Which of the partial indexes, each with its condition, lack rows that this one of ours asks for. The planner proves it
 /// as it does when it chooses an index: a query that contradicts itself is never run.
-pub(super) async fn lacking(session: &mut Session<Driver>, oid: i64, table: &str, ours: &str) -> Result<Vec<String>, StoreError> {
+pub(super) async fn lacking(session: &mut Session<Postgres>, oid: i64, table: &str, ours: &str) -> Result<Vec<String>, StoreError> {
     let select = sqlx::query_as::<_, (String, String)>(
         "SELECT c.relname::text, pg_get_expr(i.indpred, i.indrelid)
          FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::oid AND i.indpred IS NOT NULL",

@@ -1,36 +1,7 @@
 //! Our own tables in PostgreSQL: beside the orders table, in its schema.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-use sqlx::{PgPool, Postgres as Driver};
-
-use super::{schema::NOW, sorted};
-use crate::store::{
-    StoreError,
-    outbox::{Backend, Link, Open, Parameters, Words, Work},
-    session::Session,
-};
-
-/// Connections from the store's pool.
-#[derive(Debug)]
-pub(super) struct Connections {
-    pub(super) pool: PgPool,
-    pub(super) timeout: Duration,
-}
-
-#[async_trait]
-impl Backend for Connections {
-    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
-        Ok(Box::new(Session::<Driver>::take(&self.pool, self.timeout, sorted).await?))
-    }
-
-    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        let mut session = Session::<Driver>::take(&self.pool, self.timeout, sorted).await?;
-        session.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
-        Ok(Box::new(Open(session)))
-    }
-}
+use super::statements::NOW;
+use crate::store::{outbox::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sqlx::{Connection, PgConnection, Row, postgres::PgConnectOptions};
 
-use super::sorted;
-use crate::store::{Misfit, OpenError, StoreError};
+use super::Postgres;
+use crate::store::{Misfit, OpenError, StoreError, dialect::sorted};
 
 /// How long a second connection is waited for; where it can't be had, nothing can be said.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ pub(super) async fn refuse_shared_sessions(options: &PgConnectOptions, limit: Du
         Err(sqlx::Error::Database(error)) if error.code().is_some_and(|code| code == "08P01") => {
             format!("does not accept the driver ({})", error.message())
         }
-        Err(error) => return Err(sorted(error).into()),
+        Err(error) => return Err(sorted::<Postgres>(error).into()),
     };
     Err(Misfit(format!(
         "database.url leads to a pooler that {what}; name the database itself, or let it pool by session (PgBouncer: pool_mode = session, \

@@ -9,7 +9,7 @@ use std::{error::Error, time::Duration};
 use tokio_postgres::NoTls;
 
 use crate::{
-    config::{Config, TimeZone},
+    config::{Database, TimeZone},
     store::StoreError,
 };
 
@@ -28,12 +28,12 @@ pub(super) enum SessionZone {
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the server can't be reached, so that waiting may help.
-pub(super) async fn session_zone(config: &Config) -> Result<SessionZone, StoreError> {
-    if let Some(zone) = &config.database.time_zone {
+pub(super) async fn session_zone(database: &Database) -> Result<SessionZone, StoreError> {
+    if let Some(zone) = &database.time_zone {
         return Ok(SessionZone::Configured(zone.clone()));
     }
-    let limit = config.database.timeout.get();
-    match tokio::time::timeout(limit, servers_zone(config.database.url.secret(), limit)).await {
+    let limit = database.timeout.get();
+    match tokio::time::timeout(limit, servers_zone(database.url.secret(), limit)).await {
         Ok(zone) => zone,
         Err(_) => Err(StoreError::Unavailable("the server did not answer in time".into())),
     }

@@ -1,41 +1,49 @@
 //! What SQLite's catalogue says of the table: its columns, its indexes, and what they can hold.
 
-use sqlx::Sqlite as Driver;
-
-use super::affinity::Affinity;
+use super::{Sqlite, affinity::Affinity};
 use crate::{
-    config::{Config, Status},
+    config::{DatabaseUrl, Rule, Status, TableName},
     order::{Charset, IdKind},
     store::{
         Misfit, StoreError,
         catalogue::{Index, TableKind},
-        mapping::StatusKind,
+        mapping::{self, StatusKind},
         session::Session,
     },
 };
 
 /// A column of the catalogue.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, Clone)]
 pub(super) struct Column {
-    pub(super) name: String,
+    name: String,
     /// As the table declares it; often enough not at all.
-    pub(super) declared: String,
+    declared: String,
     /// Its place in the primary key, from 1.
-    pub(super) key_part: i64,
+    key_part: i64,
 }
 
-pub(super) async fn columns(session: &mut Session<Driver>, schema: &str, table: &str) -> Result<Vec<Column>, StoreError> {
+impl mapping::Column for Column {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn declared(&self) -> String {
+        if self.declared.is_empty() { "of no declared type".into() } else { self.declared.clone() }
+    }
+}
+
+pub(super) async fn columns(session: &mut Session<Sqlite>, schema: &str, table: &str) -> Result<Vec<Column>, StoreError> {
     // Not the hidden columns of virtual tables, but generated ones.
-    let select = sqlx::query_as::<_, Column>(
-        "SELECT name, type AS declared, pk AS key_part FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid",
-    )
-    .bind(table)
-    .bind(schema);
-    session.run(|connection| select.fetch_all(connection)).await
+    let select =
+        sqlx::query_as::<_, (String, String, i64)>("SELECT name, type, pk FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1 ORDER BY cid")
+            .bind(table)
+            .bind(schema);
+    let column = |(name, declared, key_part)| Column { name, declared, key_part };
+    Ok(session.run(|connection| select.fetch_all(connection)).await?.into_iter().map(column).collect())
 }
 
 pub(super) async fn indexes(
-    session: &mut Session<Driver>,
+    session: &mut Session<Sqlite>,
     schema: &str,
     table: &str,
     rowid_alias: Option<&str>,
@@ -60,7 +68,7 @@ pub(super) async fn indexes(
 }
 
 /// What the table is, by its name in its schema.
-pub(super) async fn table_kind(session: &mut Session<Driver>, schema: &str, table: &str) -> Result<TableKind, StoreError> {
+pub(super) async fn table_kind(session: &mut Session<Sqlite>, schema: &str, table: &str) -> Result<TableKind, StoreError> {
     let select =
         sqlx::query_scalar::<_, bool>("SELECT type = 'view' FROM pragma_table_list WHERE schema = ?1 AND name = ?2 COLLATE NOCASE")
             .bind(schema)
@@ -69,18 +77,13 @@ pub(super) async fn table_kind(session: &mut Session<Driver>, schema: &str, tabl
     Ok(if view { TableKind::View } else { TableKind::Plain })
 }
 
-pub(super) async fn no_such_table(session: &mut Session<Driver>, config: &Config) -> Result<Misfit, StoreError> {
+pub(super) async fn no_such_table(session: &mut Session<Sqlite>, table: &TableName, url: &DatabaseUrl) -> Result<Misfit, StoreError> {
     let select = sqlx::query_scalar::<_, String>(
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT 20",
     );
     let tables = session.run(|connection| select.fetch_all(connection)).await?;
     let hint = if tables.is_empty() { "it has none".into() } else { format!("it has {}", tables.join(", ")) };
-    Ok(Misfit(format!("orders.table is {}, but {} has no such table; {hint}", config.orders.table, config.database.url)))
-}
-
-/// The declared type, for people.
-pub(super) fn shown(column: &Column) -> String {
-    if column.declared.is_empty() { "of no declared type".into() } else { column.declared.clone() }
+    Ok(Misfit(format!("orders.table is {table}, but {url} has no such table; {hint}")))
 }
 
 /// The column that is another name of the row id, if there is one.
@@ -93,25 +96,26 @@ pub(super) fn rowid_alias(columns: &[Column]) -> Option<String> {
 }
 
 /// Where the declaration does not say, the configured statuses do.
-pub(super) fn status_kind(column: &Column, config: &Config) -> Result<StatusKind, Misfit> {
-    let orders = &config.orders;
-    match (Affinity::of(&column.declared), &orders.closed) {
+pub(super) fn status_kind(column: &Column, rule: &Rule) -> Result<StatusKind, Misfit> {
+    match (Affinity::of(&column.declared), &rule.closed) {
         (Affinity::Integer, _) | (Affinity::Blob | Affinity::Numeric, Status::Integer(_)) => Ok(StatusKind::Integer),
-        (Affinity::Numeric, Status::Text(_)) => match orders.unpaid.get().iter().chain([&orders.closed]).find(|status| is_number(status)) {
+        (Affinity::Numeric, Status::Text(_)) => match rule.unpaid.iter().chain([&rule.closed]).find(|status| is_number(status)) {
             Some(number) => Err(Misfit(format!(
                 "orders.status: the column {} is {}, where SQLite keeps the text {:?} as a number; write all statuses as numbers, \
                  without quotes, or declare the column as TEXT",
                 column.name,
-                shown(column),
+                mapping::Column::declared(column),
                 number.text(),
             ))),
             None => Ok(StatusKind::Text),
         },
         (Affinity::Text, _) | (Affinity::Blob, Status::Text(_)) => Ok(StatusKind::Text),
         // It makes 0.0 of 0.
-        (Affinity::Real, _) => {
-            Err(Misfit(format!("orders.status: the column {} is {}; a status is a whole number or text", column.name, shown(column))))
-        }
+        (Affinity::Real, _) => Err(Misfit(format!(
+            "orders.status: the column {} is {}; a status is a whole number or text",
+            column.name,
+            mapping::Column::declared(column)
+        ))),
     }
 }
 
@@ -129,7 +133,7 @@ pub(super) fn id_kind(column: &Column) -> Result<IdKind, Misfit> {
         Affinity::Blob | Affinity::Real => Err(Misfit(format!(
             "orders.id: the column {} is {}; an id is declared as INTEGER, TEXT or, with UUIDs in lower-case text, UUID",
             column.name,
-            shown(column)
+            mapping::Column::declared(column)
         ))),
     }
 }

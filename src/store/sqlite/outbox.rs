@@ -1,23 +1,7 @@
 //! Our own tables in SQLite: in the file of the orders table.
 
-use async_trait::async_trait;
-
-use super::{connections::Connections, moment::NOW};
-use crate::store::{
-    StoreError,
-    outbox::{Backend, Link, Open, Parameters, Words, Work},
-};
-
-#[async_trait]
-impl Backend for Connections {
-    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
-        Ok(Box::new(self.reader().await?))
-    }
-
-    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        Ok(Box::new(Open(self.begin().await?)))
-    }
-}
+use super::deadline::NOW;
+use crate::store::{outbox::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {

@@ -5,7 +5,7 @@
 //! order closes early. The sweep's bounds may be an hour wide of the mark then; the judge is not.
 
 use crate::{
-    config::{Config, EpochUnit},
+    config::{EpochUnit, Rule},
     store::{
         Misfit,
         mapping::{EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS},
@@ -17,7 +17,7 @@ pub(super) const NOW: &str = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_
 
 /// How the deadline column holds a point in time; `column` is its quoted name.
 #[derive(Debug)]
-pub(super) enum Moment {
+pub(super) enum DeadlineColumn {
     /// `TIMESTAMP`: a moment.
     Absolute { column: String },
     /// `DATETIME`, `DATE`: the session's zone decides.
@@ -34,10 +34,10 @@ pub(super) enum Number {
     Double,
 }
 
-impl Moment {
+impl DeadlineColumn {
     /// `data_type` and `declared` as the catalogue has them, `name` as quoted.
-    pub(super) fn new(data_type: &str, declared: &str, name: &str, config: &Config) -> Result<Self, Misfit> {
-        let deadline = &config.orders.deadline;
+    pub(super) fn new(data_type: &str, declared: &str, name: &str, rule: &Rule) -> Result<Self, Misfit> {
+        let deadline = &rule.deadline;
         let misfit = |what: &str| Err(Misfit(format!("orders.deadline: the column {} is {declared}: {what}", deadline.column)));
         let column = name.to_owned();
         let number = match data_type {
@@ -80,13 +80,13 @@ impl Moment {
         format!("CASE WHEN {condition} THEN CAST(LEAST({micros} + {plus}, {LATEST_DEADLINE_MICROS}) AS SIGNED) END")
     }
 
-    /// The condition that the deadline is real and at most a horizon of microseconds away, which stands as `?`
-    /// in it, perhaps several times. The column stands bare, so that an index on it serves.
+    /// The condition that the deadline is real and at most ?1 microseconds away. The column stands bare, so that an
+    /// index on it serves.
     pub(super) fn within(&self, plus: i64) -> String {
         // Decimal arithmetic, exact to the microsecond.
-        let micros = format!("({NOW} + ? - {plus})");
+        let micros = format!("({NOW} + ?1 - {plus})");
         // FROM_UNIXTIME is NULL beyond 2038 on many servers.
-        let far = format!("NOW(6) + INTERVAL (? - {plus}) MICROSECOND");
+        let far = format!("NOW(6) + INTERVAL (?1 - {plus}) MICROSECOND");
         let seconds = format!("({micros} * 0.000001)");
         match self {
             Self::Absolute { column } => format!(
@@ -120,12 +120,12 @@ impl Moment {
         }
     }
 
-    /// The condition that a row comes after a cursor's in the order of (deadline, id): the cursor's deadline stands
-    /// as `?` in it, several times, and then its id, as `parameter`.
+    /// The condition that a row comes after a cursor's in the order of (deadline, id): ?3, and ?4 as `parameter`
+    /// has it.
     pub(super) fn after(&self, id: &str, parameter: &str) -> String {
         match self {
             Self::Absolute { column } => {
-                let last = "CAST(? AS DECIMAL(20, 6))";
+                let last = "CAST(?3 AS DECIMAL(20, 6))";
                 format!(
                     // A coarse bound for the index, and an exact one: these servers compare local times, and where
                     // clocks are about to be put back, later rows have earlier ones.
@@ -133,11 +133,11 @@ impl Moment {
                      AND UNIX_TIMESTAMP({column}) >= {last} AND (UNIX_TIMESTAMP({column}) > {last} OR {id} > {parameter})"
                 )
             }
-            Self::Local { column } => format!("{column} >= ? AND ({column} > ? OR {id} > {parameter})"),
+            Self::Local { column } => format!("{column} >= ?3 AND ({column} > ?3 OR {id} > {parameter})"),
             Self::Epoch { column, number, .. } => {
                 let last = match number {
-                    Number::Integer | Number::Decimal => "CAST(? AS DECIMAL(65, 30))",
-                    Number::Double => "(? + 0e0)",
+                    Number::Integer | Number::Decimal => "CAST(?3 AS DECIMAL(65, 30))",
+                    Number::Double => "(?3 + 0e0)",
                 };
                 format!("{column} >= {last} AND ({column} > {last} OR {id} > {parameter})")
             }

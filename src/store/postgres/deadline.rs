@@ -1,8 +1,8 @@
 //! How the deadline column holds a point in time, and how it is compared with the clock.
 
-use super::{catalogue::Column, schema::NOW};
+use super::{catalogue::Column, statements::NOW};
 use crate::{
-    config::{Config, EpochUnit},
+    config::{EpochUnit, Rule},
     store::{
         Misfit,
         mapping::{EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS},
@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// How the deadline column holds a point in time; `column` is its quoted name.
-pub(super) enum Moment {
+#[derive(Debug)]
+pub(super) enum DeadlineColumn {
     /// With a zone.
     Absolute { column: String },
     /// Without: the session's zone decides.
@@ -19,9 +20,9 @@ pub(super) enum Moment {
     Epoch { column: String, unit: EpochUnit },
 }
 
-impl Moment {
-    pub(super) fn new(column: &Column, name: &str, config: &Config) -> Result<Self, Misfit> {
-        let unit = config.orders.deadline.unit;
+impl DeadlineColumn {
+    pub(super) fn new(column: &Column, name: &str, rule: &Rule) -> Result<Self, Misfit> {
+        let unit = rule.deadline.unit;
         let misfit = |what: &str| Err(Misfit(format!("orders.deadline: the column {} is {}: {what}", column.name, column.declared)));
         let name = name.to_owned();
         match (column.base.as_str(), unit) {

@@ -4,7 +4,7 @@
 //! take `12:00` for a time in the year 2000, and close at once.
 
 use crate::{
-    config::{Config, EpochUnit, TimeZone},
+    config::{EpochUnit, Rule, TimeZone},
     store::{
         Misfit,
         mapping::{EARLIEST_DEADLINE_SECS, EARLIEST_DEADLINE_TEXT, LATEST_DEADLINE_MICROS},
@@ -16,17 +16,17 @@ pub(super) const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS 
 
 /// How the deadline column holds a point in time; `column` is its quoted name.
 #[derive(Debug)]
-pub(super) enum Moment {
+pub(super) enum DeadlineColumn {
     /// As text, in a zone so many seconds east of UTC unless the text has its own.
     Text { column: String, east: i64 },
     /// As a number since 1970.
     Epoch { column: String, unit: EpochUnit },
 }
 
-impl Moment {
+impl DeadlineColumn {
     /// `declared` is the column's type, `name` its quoted name.
-    pub(super) fn new(declared: &str, name: &str, config: &Config) -> Result<Self, Misfit> {
-        let deadline = &config.orders.deadline;
+    pub(super) fn new(declared: &str, name: &str, rule: &Rule, time_zone: Option<&TimeZone>) -> Result<Self, Misfit> {
+        let deadline = &rule.deadline;
         let misfit = |what: &str| Err(Misfit(format!("orders.deadline: the column {} is {declared}: {what}", deadline.column)));
         let (upper, column) = (declared.to_ascii_uppercase(), name.to_owned());
         let is_text = ["CHAR", "CLOB", "TEXT"].iter().any(|part| upper.contains(part));
@@ -36,7 +36,7 @@ impl Moment {
             None if upper.contains("INT") => {
                 misfit("say what it counts since 1970, unit = \"s\" for seconds or unit = \"ms\" for milliseconds")
             }
-            None => Ok(Self::Text { column, east: east_of_utc(config)? }),
+            None => Ok(Self::Text { column, east: east_of_utc(time_zone)? }),
         }
     }
 
@@ -145,8 +145,8 @@ fn earliest(unit: EpochUnit) -> i64 {
 }
 
 /// Seconds east of UTC of the zone in which times are written.
-fn east_of_utc(config: &Config) -> Result<i64, Misfit> {
-    match &config.database.time_zone {
+fn east_of_utc(zone: Option<&TimeZone>) -> Result<i64, Misfit> {
+    match zone {
         // SQLite's own CURRENT_TIMESTAMP is UTC.
         None => Ok(0),
         Some(TimeZone::Offset(minutes)) => Ok(i64::from(*minutes) * 60),

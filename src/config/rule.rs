@@ -1,0 +1,136 @@
+//! A rule: everything that closing the orders of one table needs, and nothing else, resolved once from the configuration.
+//!
+//! What is built from it depends on the configuration alone; what the database's catalogue adds stands in the store.
+
+use std::collections::BTreeMap;
+
+use super::{ColumnName, Config, Deadline, Statement, Status, TableName};
+
+/// Longer than any calendar, in microseconds, and still within an `i64` when it is added to a time of ours.
+const FOREVER: i64 = 9_000_000_000_000_000_000;
+
+/// Which orders are closed, when, and what closing one does.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The table, schema-qualified if need be.
+    pub table: TableName,
+    /// The column with the id.
+    pub id: ColumnName,
+    /// The column with the status.
+    pub status: ColumnName,
+    /// The statuses of an order that still can be paid, none of them twice.
+    pub unpaid: Vec<Status>,
+    /// The status that closing sets.
+    pub closed: Status,
+    /// When an unpaid order is to be closed.
+    pub deadline: Deadline,
+    /// One more condition on a row; rows that fail it are no orders.
+    pub filter: Option<String>,
+    /// Further columns that closing sets, each to an SQL expression.
+    pub set: BTreeMap<ColumnName, String>,
+    /// Statements in the transaction that closes.
+    pub close_sql: Vec<Statement>,
+    /// Columns that the event of a closure carries; none where no events are recorded.
+    pub include: Vec<ColumnName>,
+    /// What stands before the id in an order's key.
+    pub key_prefix: String,
+}
+
+/// The names of the table and its columns, quoted for one dialect.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// The table.
+    pub table: String,
+    /// The column with the id.
+    pub id: String,
+    /// The column with the status.
+    pub status: String,
+    /// The column with the deadline.
+    pub deadline: String,
+    quote: char,
+}
+
+impl Names {
+    /// Quotes a name; the configuration has refused names with quotes in them.
+    #[must_use]
+    pub fn quoted(&self, name: &str) -> String {
+        quoted(self.quote, name)
+    }
+}
+
+fn quoted(quote: char, name: &str) -> String {
+    format!("{quote}{name}{quote}")
+}
+
+impl Rule {
+    /// The rule that the configuration describes.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let orders = &config.orders;
+        let mut unpaid: Vec<Status> = Vec::new();
+        for status in orders.unpaid.get() {
+            if !unpaid.contains(status) {
+                unpaid.push(status.clone());
+            }
+        }
+        Self {
+            table: orders.table.clone(),
+            id: orders.id.clone(),
+            status: orders.status.clone(),
+            unpaid,
+            closed: orders.closed.clone(),
+            deadline: orders.deadline.clone(),
+            filter: orders.filter.clone(),
+            set: orders.set.clone(),
+            close_sql: config.close.sql.clone(),
+            include: if config.events.enabled { config.events.include.clone() } else { Vec::new() },
+            key_prefix: config.redis.key_prefix.clone(),
+        }
+    }
+
+    /// Its names, in these quotes.
+    #[must_use]
+    pub fn names(&self, quote: char) -> Names {
+        let table = match &self.table.schema {
+            Some(schema) => format!("{}.{}", quoted(quote, schema), quoted(quote, &self.table.name)),
+            None => quoted(quote, &self.table.name),
+        };
+        Names {
+            table,
+            id: quoted(quote, self.id.as_str()),
+            status: quoted(quote, self.status.as_str()),
+            deadline: quoted(quote, self.deadline.column.as_str()),
+            quote,
+        }
+    }
+
+    /// The unpaid statuses as the column prints them.
+    #[must_use]
+    pub fn unpaid_texts(&self) -> Vec<String> {
+        self.unpaid.iter().map(Status::text).collect()
+    }
+
+    /// What `deadline.plus` adds, in microseconds.
+    #[must_use]
+    pub fn plus_micros(&self) -> i64 {
+        self.deadline.plus.map_or(0, |plus| i64::try_from(plus.get().as_micros()).unwrap_or(FOREVER))
+    }
+
+    /// The filter as one more condition, with its leading AND; on lines of its own, so that a comment in it ends there.
+    #[must_use]
+    pub fn filter_condition(&self) -> String {
+        self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
+    }
+
+    /// Whether the filter may look at more than its own row: a subquery and a function have parentheses.
+    #[must_use]
+    pub fn filter_looks_elsewhere(&self) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.contains('('))
+    }
+
+    /// Whether closing sets this column, besides the status.
+    #[must_use]
+    pub fn sets(&self, column: &ColumnName) -> bool {
+        self.set.keys().any(|set| set.as_str().eq_ignore_ascii_case(column.as_str()))
+    }
+}

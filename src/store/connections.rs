@@ -1,0 +1,232 @@
+//! The connections of a store, in two pools: one for the transactions that close orders, and one for all that reads and
+//! for our own tables, so that neither waits for the other.
+//!
+//! A connection is proved writable by the beginning of its transaction, in the same trip. After a failover the pool's
+//! connections may lead to a server that still answers and takes no writes: each such one is closed, and the next tried,
+//! down to a new one, whose answer counts.
+
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use sqlx::{
+    Connection, Database, Pool, SqlSafeStr,
+    pool::{PoolConnection, PoolOptions},
+};
+
+use crate::store::{
+    Limits, LockWait, Settings, StoreError,
+    dialect::{Dialect, sorted},
+    driver::Driver,
+    outbox::{Backend, Link, Open, Work},
+    session::{Session, Shared, proved},
+    statement::sql,
+};
+
+/// How long a pool may take before its database is asked directly: a pool tries a refused connection again and again, and
+/// says why only at the end.
+const SOON: Duration = Duration::from_millis(100);
+
+/// How long the beginning of a transaction may take: a connection whose other end is gone does not answer at all.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// How long [`Connections::reach`] takes at the most.
+const REACH: Duration = Duration::from_secs(1);
+
+/// How a dialect connects.
+pub(super) struct Plan<D: Dialect> {
+    pub(super) options: <<D::Driver as Database>::Connection as Connection>::Options,
+    /// What a new session for closing runs first.
+    pub(super) closing: String,
+    /// What every other new session runs first.
+    pub(super) reading: String,
+    /// How long a statement may take.
+    pub(super) timeout: Duration,
+    /// For how long a connection may be idle.
+    pub(super) idle: Option<Duration>,
+    /// For how long a connection is used; only where all transactions share one.
+    pub(super) one_writer_for: Option<Duration>,
+}
+
+/// The connections of a store.
+pub(super) struct Connections<D: Dialect> {
+    closing: Pool<D::Driver>,
+    reading: Pool<D::Driver>,
+    /// The one session that writes, where a second would only be in its way, and for how long it is used.
+    writer: Option<(Shared<D>, Duration)>,
+    timeout: Duration,
+    acquire: Duration,
+    /// How many connections for closing have been made.
+    made: Arc<AtomicU64>,
+    refused: Arc<AtomicBool>,
+}
+
+impl<D: Dialect> fmt::Debug for Connections<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connections").field("closing", &self.closing).field("reading", &self.reading).finish_non_exhaustive()
+    }
+}
+
+impl<D: Dialect> Connections<D> {
+    /// Connects when it must.
+    pub(super) fn new(plan: Plan<D>, settings: &Settings) -> Self {
+        let Plan { options, closing, reading, timeout, idle, one_writer_for } = plan;
+        let acquire = settings.acquire_timeout();
+        let made = Arc::new(AtomicU64::new(0));
+        let pool = |size: usize, set_up: String, count: bool| {
+            let made = Arc::clone(&made);
+            PoolOptions::new()
+                .max_connections(u32::try_from(size).unwrap_or(u32::MAX))
+                .acquire_timeout(acquire)
+                .idle_timeout(idle.unwrap_or(Duration::from_mins(10)))
+                .max_lifetime(one_writer_for.unwrap_or(Duration::from_mins(30)))
+                .after_connect(move |connection, _| {
+                    made.fetch_add(u64::from(count), Ordering::Relaxed);
+                    let set_up = sql(set_up.clone());
+                    Box::pin(async move { D::Driver::script(connection, set_up).await.map(drop) })
+                })
+        };
+        // Two more for orders that are tried alone, and four for what takes long.
+        let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 6 };
+        let closing = pool(workers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
+        // The sweep, the look-ahead, whoever asks, and each target of events.
+        let readers = pool(3 + settings.events.targets().count(), reading, false);
+        // There is no server that could have gone away.
+        let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
+        let writer = one_writer_for.map(|kept| (Shared::default(), kept));
+        Self { closing, reading: readers, writer, timeout, acquire, made, refused: Arc::default() }
+    }
+
+    /// Takes a connection from a pool, or says why none can be made.
+    async fn acquire(&self, pool: &Pool<D::Driver>) -> Result<PoolConnection<D::Driver>, sqlx::Error> {
+        let mut acquiring = pin!(pool.acquire());
+        if let Ok(acquired) = tokio::time::timeout(SOON, &mut acquiring).await {
+            return acquired;
+        }
+        let options = pool.connect_options();
+        tokio::select! {
+            acquired = &mut acquiring => return acquired,
+            attempt = <D::Driver as Database>::Connection::connect_with(&options) => {
+                tokio::time::timeout(SOON, attempt?.close()).await.ok();
+            }
+        }
+        acquiring.await
+    }
+
+    async fn session(&self, pool: &Pool<D::Driver>) -> Result<Session<D>, StoreError> {
+        let connection = self.acquire(pool).await.map_err(sorted::<D>)?;
+        Ok(Session::new(connection, self.timeout, &self.refused))
+    }
+
+    /// Makes a first connection; an error is the driver's own.
+    pub(super) async fn first(&self) -> Result<(), sqlx::Error> {
+        self.acquire(&self.reading).await.map(drop)
+    }
+
+    /// A session that only reads.
+    pub(super) async fn read(&self) -> Result<Session<D>, StoreError> {
+        self.session(&self.reading).await
+    }
+
+    /// A session in a transaction that closes orders.
+    pub(super) async fn begin(&self, limits: Limits) -> Result<Session<D>, StoreError> {
+        match &self.writer {
+            Some((shared, kept)) => self.take_turn(shared, *kept, limits).await,
+            None => match tokio::time::timeout(self.acquire, self.writable(limits)).await {
+                Ok(session) => session,
+                Err(_) => Err(sorted::<D>(sqlx::Error::PoolTimedOut)),
+            },
+        }
+    }
+
+    async fn writable(&self, limits: Limits) -> Result<Session<D>, StoreError> {
+        loop {
+            let made = self.made.load(Ordering::Relaxed);
+            let mut session = self.session(&self.closing).await?;
+            let refused = self.refused.load(Ordering::Relaxed);
+            session.limited(D::LIMITED_BY_TIME && limits.wait != LockWait::Patiently);
+            let begun = tokio::time::timeout(ANSWER, session.begin(D::begin(limits, refused))).await;
+            match begun.unwrap_or_else(|_| Err(StoreError::Unavailable(no_answer(ANSWER)))) {
+                Ok(()) => {
+                    self.refused.store(false, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                // It may have been idle since before its server went away.
+                Err(_) if self.made.load(Ordering::Relaxed) == made => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes the session that all share, as soon as nobody else has it. It does not go through the pool each time, whose
+    /// tasks the next one would wait for.
+    async fn take_turn(&self, shared: &Shared<D>, kept: Duration, limits: Limits) -> Result<Session<D>, StoreError> {
+        let mut home = Arc::clone(shared).lock_owned().await;
+        let mut session = match home.take().filter(|session| session.age() < kept) {
+            Some(session) => session,
+            None => self.session(&self.closing).await?,
+        };
+        session.returns_to(home);
+        session.begin(D::begin(limits, false)).await?;
+        Ok(session)
+    }
+
+    /// Makes one connection, outside of the pools, and proves it writable.
+    pub(super) async fn reach(&self) -> Result<(), StoreError> {
+        let attempt = async {
+            let mut connection = <D::Driver as Database>::Connection::connect_with(&self.closing.connect_options()).await?;
+            let rows = D::Driver::script(&mut connection, D::proof(self.refused.load(Ordering::Relaxed)).into_sql_str()).await;
+            connection.close().await.ok();
+            rows
+        };
+        let limit = self.timeout.min(REACH);
+        let Ok(answer) = tokio::time::timeout(limit, attempt).await else {
+            return Err(StoreError::Unavailable(no_answer(limit)));
+        };
+        match answer.map_err(sorted::<D>) {
+            Ok(rows) => proved::<D>(&rows),
+            // Whoever holds it shows that it can be written.
+            Err(StoreError::Locked(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes all, once they are not in use.
+    pub(super) async fn close(&self) {
+        if let Some((shared, _)) = &self.writer {
+            drop(shared.lock().await.take());
+        }
+        self.closing.close().await;
+        self.reading.close().await;
+    }
+}
+
+fn no_answer(within: Duration) -> String {
+    format!("no answer within {}", humantime::format_duration(within))
+}
+
+#[async_trait]
+impl<D: Dialect> Backend for Arc<Connections<D>> {
+    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
+        Ok(Box::new(Connections::read(self).await?))
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
+        let session = match self.writer {
+            Some(_) => Connections::begin(self, Limits::BRIEF).await?,
+            None => {
+                let mut session = Connections::read(self).await?;
+                session.begin(D::BEGIN.into_sql_str()).await?;
+                session
+            }
+        };
+        Ok(Box::new(Open(session)))
+    }
+}

@@ -1,0 +1,204 @@
+//! What the databases do differently. All that they do alike stands once, in [`super::table`].
+
+use std::fmt;
+
+use async_trait::async_trait;
+use sqlx::{Database, SqlStr, error::DatabaseError};
+
+use crate::{
+    config::{self, Names, Rule},
+    order::{IdKind, OrderId, Row},
+    store::{
+        Limits, OpenError, Settings, StoreError,
+        catalogue::{Described, Findings},
+        connections::Plan,
+        driver::{Columns, Driver},
+        error::{Class, sort},
+        mapping::StatusLiterals,
+        outbox::Words,
+        session::Session,
+        statement::Parameters,
+        template::Template,
+    },
+};
+
+pub(super) type DriverRow<D> = <<D as Dialect>::Driver as Database>::Row;
+
+/// One kind of database.
+#[async_trait]
+pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
+    /// Its driver.
+    type Driver: Driver;
+    /// A statement about a list of ids.
+    type List: List<Self::Driver>;
+    /// What its catalogue says of an orders table, beyond the [`Fragments`] made of it.
+    type Table: fmt::Debug + Send + Sync;
+
+    /// How parameters are spelled.
+    const PARAMETERS: Parameters;
+
+    /// Begins a transaction on our own tables.
+    const BEGIN: &'static str;
+
+    /// Commits a transaction.
+    const COMMIT: &'static str = "COMMIT";
+
+    /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
+    const LIMITED_BY_TIME: bool = false;
+
+    /// Reads the settings, asks the server what no pooled session can tell, and says how to connect.
+    ///
+    /// # Errors
+    /// What in the settings, or about the server, rules it out.
+    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError>;
+
+    /// What the error of the first connection means.
+    fn refused(_database: &config::Database, error: sqlx::Error) -> OpenError {
+        sorted::<Self>(error).into()
+    }
+
+    /// The beginning of a transaction that closes, and in the same trip its proof ([`Self::proof`]), where the server does
+    /// not prove it by beginning.
+    fn begin(limits: Limits, refused: bool) -> SqlStr;
+
+    /// Statements whose last row, if there is one, has a number: 0 where the server can be written. `refused` says that it
+    /// has lately refused that.
+    fn proof(refused: bool) -> &'static str;
+
+    /// Sorts an error by its code.
+    fn classify(error: &dyn DatabaseError) -> Class;
+
+    /// Whether an error says that the server takes no writes.
+    fn refuses_to_write(error: &(dyn DatabaseError + 'static)) -> bool;
+
+    /// Reads the catalogue.
+    ///
+    /// # Errors
+    /// [`crate::store::Misfit`] when the table does not fit the rule.
+    async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Self::Table, Fragments), OpenError>;
+
+    /// Reads what only `check` wants to know.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn findings(&self, session: &mut Session<Self>, table: &Self::Table, fragments: &Fragments) -> Result<Findings, StoreError>;
+
+    /// A statement of ours on a list of ids, as its fragments are written.
+    ///
+    /// # Errors
+    /// [`crate::store::Misfit`] for a filter that can't stand in it.
+    fn list(table: &Self::Table, sql: String) -> Result<Self::List, OpenError>;
+
+    /// A statement of the user's.
+    fn user_list(table: &Self::Table, template: &Template) -> Self::List;
+
+    /// Decodes the rows of these ids; see [`Fragments::batch`].
+    ///
+    /// # Errors
+    /// [`StoreError::Rejected`] for what is no row of ours.
+    fn batch(found: &[DriverRow<Self>], _ids: &[OrderId], locked: bool) -> Result<Batch, StoreError> {
+        let row = |row| order_row(&mut Columns::<Self::Driver>::of(row), locked);
+        let rows = found.iter().map(row).collect::<Result<_, _>>().map_err(sorted::<Self>)?;
+        Ok(Batch { rows, has_triggers: true })
+    }
+}
+
+/// The rows of a list of orders.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) rows: Vec<Row>,
+    /// Whether the table may have triggers: one could give an order another status than it was set to.
+    pub(super) has_triggers: bool,
+}
+
+/// Reads an order from its id, status, deadline and the clock.
+pub(super) fn order_row<D: Driver>(columns: &mut Columns<'_, D>, locked: bool) -> Result<Row, sqlx::Error> {
+    Ok(Row {
+        id: OrderId::from_database(&columns.text()?),
+        status: columns.optional_text()?,
+        deadline: columns.optional_number()?,
+        now: columns.number()?,
+        locked,
+    })
+}
+
+/// Sorts an error of the driver.
+pub(super) fn sorted<D: Dialect>(error: sqlx::Error) -> StoreError {
+    sort(&error, D::classify)
+}
+
+/// A statement about a list of ids.
+pub(super) trait List<D: Database>: fmt::Debug + Send + Sync {
+    /// The longest list that it takes.
+    const LONGEST: usize = usize::MAX;
+
+    /// The statement for these ids.
+    ///
+    /// # Errors
+    /// What can't be encoded.
+    fn bound(&self, ids: &[OrderId]) -> Result<(SqlStr, D::Arguments), sqlx::Error>;
+}
+
+/// The SQL in which a dialect speaks of one orders table, from its catalogue. Parameters of the sweep are written `?1` (the
+/// horizon in microseconds), `?2` (how many), `?3` and `?4` (the deadline and the id to continue after).
+#[derive(Debug)]
+pub(super) struct Fragments {
+    /// The quoted names.
+    pub(super) names: Names,
+    /// Which ids the column can hold.
+    pub(super) id_kind: IdKind,
+    /// The statuses as literals.
+    pub(super) literals: StatusLiterals,
+    /// The words for our own tables, which stand beside this one.
+    pub(super) words: Words,
+    /// The columns, for `check`.
+    pub(super) described: Described,
+    /// Whether a backslash escapes a quote in a literal.
+    pub(super) escapes: bool,
+    /// The beginning of the statement in microseconds since 1970.
+    pub(super) now: &'static str,
+    /// The id as text, and the same with the table's name before the column's.
+    pub(super) id_text: String,
+    pub(super) qualified_id_text: String,
+    /// The status as text.
+    pub(super) status_text: String,
+    /// The deadline in microseconds since 1970; NULL without one.
+    pub(super) deadline: String,
+    /// The select list of the orders in a list, for [`Dialect::batch`], where it is not id, status, deadline and clock.
+    pub(super) batch: Option<String>,
+    /// What makes a statement on a list of ids use their index.
+    pub(super) hint: String,
+    /// The condition that an id is one of the list's, and not merely equal to one.
+    pub(super) listed: String,
+    /// What stands before a SELECT that locks its rows and skips locked ones; `None` where the transaction has locked
+    /// everything.
+    pub(super) locking: Option<&'static str>,
+    /// For each unpaid status the condition that an order has it, in just that spelling: a collation takes 'PENDING' for
+    /// 'pending', the judge does not, and the sweep would find such an order for ever. An index on the status serves.
+    pub(super) swept: Vec<String>,
+    /// The condition that an order has one of them; an index serves.
+    pub(super) any_swept: String,
+    /// The same for statements on a list of ids.
+    pub(super) is_unpaid: String,
+    /// The condition that the order has the closed status, likewise.
+    pub(super) is_closed: String,
+    /// The statement that closes what of a list is unpaid and due, and returns its rows, where there can be one.
+    pub(super) close_due: Option<String>,
+    /// Conditions that together find the rows whose deadline is real and within the horizon, none of them twice. An index
+    /// on the deadline serves.
+    pub(super) within: Vec<String>,
+    /// The same for a further page.
+    pub(super) still_within: Vec<String>,
+    /// The condition that a row comes after the place to continue after.
+    pub(super) after: String,
+    /// The deadline's text for a [`crate::store::Cursor`].
+    pub(super) cursor: String,
+    /// The deadline's text for people.
+    pub(super) stored: String,
+    /// The condition that what stands in the id column is an id at all.
+    pub(super) valid: String,
+    /// By what the sweep is ordered.
+    pub(super) order: String,
+    /// The JSON object, as text, of the columns that events carry.
+    pub(super) included: Option<String>,
+}

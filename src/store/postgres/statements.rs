@@ -1,0 +1,141 @@
+//! The orders table as PostgreSQL's catalogue describes it, and the SQL made from that.
+
+use super::{
+    Postgres,
+    catalogue::{Relation, columns, id_cast, id_kind, indexes, lacking, relation, server_encoding, status_kind, table_oid},
+    deadline::DeadlineColumn,
+    outbox::words,
+    zone::SessionZone,
+};
+use crate::{
+    config::{Names, Rule},
+    store::{
+        Misfit, OpenError, StoreError,
+        catalogue::{Described, Findings, TableKind},
+        dialect::Fragments,
+        mapping::{Mapped, StatusLiterals},
+        session::Session,
+        statements::assignments,
+    },
+};
+
+// As floating point, since PostgreSQL 14's own extract() computes a slow numeric: exact to the microsecond until the year 2255.
+pub(super) const NOW: &str = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint";
+
+/// The table.
+#[derive(Debug)]
+pub(in crate::store) struct Table {
+    oid: i64,
+    relation: Relation,
+    /// The type to which texts of ids are cast.
+    pub(super) id_type: String,
+    /// The condition on what the sweep reads.
+    swept: String,
+}
+
+pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &SessionZone) -> Result<(Table, Fragments), OpenError> {
+    let names = rule.names('"');
+    let oid = table_oid(session, rule, &names).await?;
+    let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(rule.id.as_str()));
+    let relation = relation(session, oid).await?;
+    let columns = Mapped::find(rule, &columns(session, oid).await?, false)?;
+    let unicode = server_encoding(session).await? == "UTF8";
+    let Mapped { id, status, deadline, included } = &columns;
+    let literals = StatusLiterals::new(rule, &status_kind(status)?, &status.declared)?;
+    let due = DeadlineColumn::new(deadline, &names.deadline, rule)?;
+    if let (DeadlineColumn::Local { .. }, SessionZone::Unknown(reason)) = (&due, zone) {
+        return Err(Misfit(format!(
+            "orders.deadline.column: {} is {}, without a time zone, and the server's own zone could not be learned ({reason}); \
+             set database.time_zone, such as \"UTC\" or \"+08:00\", to the zone in which your shop writes this column",
+            deadline.name, deadline.declared
+        ))
+        .into());
+    }
+    let (id_type, plus, filter) = (id_cast(id).to_owned(), rule.plus_micros(), rule.filter_condition());
+    let Names { table, id: id_name, status: status_name, deadline: deadline_name, .. } = &names;
+    let (micros, closed) = (due.micros(plus), &literals.closed);
+    let has_status = |list: &str| format!("{status_name} IN ({list}){}", status.exactly(status_name, &format!("IN ({list})")));
+    let any_swept = has_status(&literals.unpaid_list());
+    let listed = format!("{id_name} = ANY($1::text[]::{id_type}[]){}", id.exactly(id_name, "= ANY($1::text[])"));
+    // Not where it could not tell two rows of one id, or what a trigger does afterwards, or could not return the deadline
+    // that it judged by; or where the filter may look at other tables: those it would see as they were before the lock.
+    // The row has the status that it had, or none if a trigger has set another than ours. Status and deadline are compared
+    // as expressions: an index on them would have it read all orders that are due.
+    let at_once = id_is_unique && !relation.has_after_triggers && !rule.sets(&rule.deadline.column) && !rule.filter_looks_elsewhere();
+    let close_due = at_once.then(|| {
+        format!(
+            "UPDATE {table} SET {assignments}{status_name} = {closed} \
+             WHERE {listed} AND {status_text} IN ({unpaid}) AND {micros} <= {NOW}{filter} \
+             RETURNING {id_name}::text, CASE WHEN {status_name} = {closed} THEN ({had})::text END, {micros}, {NOW}",
+            assignments = assignments(&names, rule),
+            status_text = status.text(status_name),
+            unpaid = literals.unpaid.iter().map(|status| format!("({status})::text")).collect::<Vec<_>>().join(", "),
+            had = literals.unpaid[0],
+        )
+    });
+    let pairs: Vec<String> = included.iter().map(|(name, _)| format!("'{name}', {}", names.quoted(name))).collect();
+    let fragments = Fragments {
+        id_kind: id_kind(id, unicode)?,
+        words: words(&relation.schema, &relation.name),
+        described: Described::new(&columns, zone.describe(), matches!(due, DeadlineColumn::Local { .. })),
+        escapes: false,
+        now: NOW,
+        id_text: format!("{id_name}::text"),
+        qualified_id_text: format!("{table}.{id_name}::text"),
+        status_text: format!("{status_name}::text"),
+        deadline: micros,
+        batch: None,
+        hint: String::new(),
+        listed,
+        locking: Some(""),
+        swept: literals.unpaid.iter().map(|status| has_status(status)).collect(),
+        is_unpaid: any_swept.clone(),
+        is_closed: has_status(closed),
+        close_due,
+        within: vec![due.within("?1", plus)],
+        still_within: vec![due.within("?1", plus)],
+        after: format!("({deadline_name}, {id_name}) > (?3::text::{}, ?4::text::{id_type})", deadline.cast),
+        cursor: format!("{deadline_name}::text"),
+        stored: format!("{deadline_name}::text"),
+        valid: format!("{id_name} IS NOT NULL"),
+        // A bare name would mean the output column of that name, which is the column's text.
+        order: format!("{table}.{deadline_name}, {table}.{id_name}"),
+        included: (!pairs.is_empty()).then(|| format!("json_build_object({})::text", pairs.join(", "))),
+        any_swept,
+        names,
+        literals,
+    };
+    let swept = format!("{} AND {}{filter}", fragments.any_swept, due.within("0", plus));
+    Ok((Table { oid, relation, id_type, swept }, fragments))
+}
+
+impl Table {
+    pub(super) async fn findings(&self, session: &mut Session<Postgres>, fragments: &Fragments) -> Result<Findings, StoreError> {
+        let version = sqlx::query_scalar::<_, String>("SELECT 'PostgreSQL ' || current_setting('server_version')");
+        let product = session.run(|connection| version.fetch_one(connection)).await?;
+        let Names { table, id, status, deadline, .. } = &fragments.names;
+        let mut indexes = indexes(session, self.oid).await?;
+        let lacking = lacking(session, self.oid, table, &self.swept).await?;
+        indexes.retain(|index| !lacking.contains(&index.name));
+        // With its schema, since others have other search paths. A partitioned table takes no index concurrently, and a
+        // unique one only with what it is partitioned by.
+        let (table, kind) = (&self.relation.qualified, self.relation.kind());
+        let (concurrently, unique) = if kind == TableKind::Partitioned { ("", "") } else { (" CONCURRENTLY", "UNIQUE ") };
+        // With one unpaid status the index's own condition says it all, and the planner leaves out the query's.
+        let (one_status, unpaid) = (fragments.literals.unpaid.len() == 1, fragments.literals.unpaid_list());
+        Ok(Findings {
+            product,
+            table: kind,
+            row_security: self.relation.row_security,
+            swept_late: None,
+            indexes,
+            drops_implied: one_status,
+            create_sweep_index: if one_status {
+                format!("CREATE INDEX{concurrently} ON {table} ({deadline}, {id}) WHERE {status} = {unpaid};")
+            } else {
+                format!("CREATE INDEX{concurrently} ON {table} ({status}, {deadline}, {id}) WHERE {status} IN ({unpaid});")
+            },
+            create_id_index: format!("CREATE {unique}INDEX{concurrently} ON {table} ({id});"),
+        })
+    }
+}

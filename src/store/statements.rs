@@ -1,0 +1,127 @@
+//! The statements on an orders table, the same set for each dialect.
+
+use sqlx::SqlStr;
+
+use crate::{
+    config::{Names, Rule},
+    store::{
+        OpenError,
+        close_sql::CloseStatement,
+        dialect::{Dialect, Fragments},
+        outbox::OwnTables,
+        statement::{Statement, Writer, sql},
+    },
+};
+
+/// The sweep's two statements for one status: the first page, and the next.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) first: Statement,
+    pub(super) next: Statement,
+}
+
+/// The statements on an orders table; `L` is one about a list of ids.
+#[derive(Debug)]
+pub(super) struct Statements<L> {
+    /// In: ids. Out: their rows. Locks the rows until the end of the transaction, skips locked ones.
+    pub(super) lock: L,
+    /// In: ids. Out: their rows as last committed. Locks nothing.
+    pub(super) peek: L,
+    /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
+    pub(super) close_due: Option<L>,
+    /// In: ids, whose rows are locked. Out: the number of rows changed. The status is asked once more for tables in
+    /// which an id is not unique.
+    pub(super) update: L,
+    /// In: ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
+    /// the filter asks.
+    pub(super) count_closed: L,
+    /// In: ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered, likewise.
+    pub(super) included: Option<L>,
+    /// In: ids, of closed orders. The user's own.
+    pub(super) close_sql: Vec<CloseStatement<L>>,
+    /// In: ?1 horizon, ?2 page size, ?3 and ?4 the place to continue after. Out: rows in the order of deadlines, with the
+    /// deadline's text. Locks nothing. One for each unpaid status and each way of writing a time.
+    pub(super) due: Vec<Due>,
+    /// In: ?1 horizon. Out: one number, to be added up. Locks nothing.
+    pub(super) count_due: Vec<Statement>,
+    /// Out: id, stored text and meaning of some deadline. Locks nothing.
+    pub(super) sample: SqlStr,
+    /// Out: the database's clock. Locks nothing.
+    pub(super) clock: SqlStr,
+}
+
+impl<L> Statements<L> {
+    pub(super) fn new<D: Dialect<List = L>>(
+        table: &D::Table,
+        fragments: &Fragments,
+        rule: &Rule,
+        own: &OwnTables,
+    ) -> Result<Self, OpenError> {
+        let Fragments { names, literals, hint, now, id_text, status_text, deadline, listed, is_unpaid, is_closed, .. } = fragments;
+        let Names { table: orders, id, status, .. } = names;
+        let filter = rule.filter_condition();
+        let list = |statement| D::list(table, statement);
+        let row = format!("{id_text}, {status_text}, {deadline}, {now}");
+
+        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}{filter}", fragments.batch.as_ref().unwrap_or(&row));
+        let lock = match fragments.locking {
+            Some(locking) => format!("{locking}{look} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
+            None => look.clone(),
+        };
+        let included = fragments
+            .included
+            .as_ref()
+            .map(|object| format!("SELECT {id_text}, {object} FROM {orders}{hint} WHERE {listed} AND {is_closed}"));
+
+        let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
+        let page = |unpaid: &str, after: &str, within: &str| {
+            Writer::new(D::PARAMETERS)
+                .verbatim(&format!("SELECT {row}, {} FROM {orders} WHERE {unpaid}", fragments.cursor))
+                .with_parameters(&format!("{after} AND {within}"))
+                .verbatim(&format!("{found} ORDER BY {}", fragments.order))
+                .with_parameters(" LIMIT ?2")
+                .finish()
+        };
+        // Asked before all else: of many orders with one deadline each page passes over those of the pages before, and what
+        // follows may cost several times as much.
+        let after = format!(" AND {}", fragments.after);
+        let pages = |unpaid| fragments.within.iter().zip(&fragments.still_within).map(move |(first, next)| (unpaid, first, next));
+        let due = fragments.swept.iter().flat_map(pages);
+        let count = |within: &String| {
+            Writer::new(D::PARAMETERS)
+                .verbatim(&format!("SELECT count(*) FROM {orders} WHERE {} AND ", fragments.any_swept))
+                .with_parameters(within)
+                .verbatim(&found)
+                .finish()
+        };
+
+        Ok(Self {
+            lock: list(lock)?,
+            peek: list(look)?,
+            close_due: fragments.close_due.clone().map(list).transpose()?,
+            update: list(format!(
+                // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
+                "UPDATE {orders}{hint} SET {assignments}{status} = {closed} WHERE {listed} AND {is_unpaid}{filter}",
+                assignments = assignments(names, rule),
+                closed = literals.closed,
+            ))?,
+            count_closed: list(format!("SELECT count(*) FROM {orders}{hint} WHERE {listed} AND {is_closed}"))?,
+            included: included.map(list).transpose()?,
+            close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
+            due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
+            count_due: fragments.within.iter().map(count).collect(),
+            sample: sql(format!("{} LIMIT 1", sample(fragments))),
+            clock: sql(format!("SELECT {now}")),
+        })
+    }
+}
+
+/// The further assignments of the UPDATE, each with its trailing comma.
+pub(super) fn assignments(names: &Names, rule: &Rule) -> String {
+    rule.set.iter().map(|(column, expression)| format!("{} = {expression}, ", names.quoted(column.as_str()))).collect()
+}
+
+/// Out: id, stored text and meaning of all deadlines. Locks nothing.
+pub(super) fn sample(Fragments { names, id_text, stored, deadline, valid, .. }: &Fragments) -> String {
+    format!("SELECT {id_text}, {stored}, {deadline} FROM {} WHERE {} IS NOT NULL AND {valid}", names.table, names.deadline)
+}

@@ -1,0 +1,301 @@
+//! The one implementation of [`Store`] and [`Transaction`], for whatever a [`Dialect`] says differently.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::{
+    order::{IdKind, OrderId, Row},
+    store::{
+        Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, OpenError, Outbox, Page, SampleDeadline, Settings, Store, StoreError,
+        Transaction, Updated,
+        connections::Connections,
+        dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
+        driver::{Columns, Value},
+        outbox::{OwnTables, Recorder},
+        paging::Paging,
+        session::Session,
+        statements::Statements,
+    },
+};
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// An orders table.
+#[derive(Debug)]
+pub(super) struct Table<D: Dialect> {
+    dialect: D,
+    connections: Arc<Connections<D>>,
+    /// As the table was when it was last looked at; what has begun goes on with what it began with.
+    schema: watch::Sender<Arc<Schema<D>>>,
+    settings: Settings,
+    unpaid: Vec<String>,
+    outbox: Outbox,
+}
+
+/// The table as its catalogue describes it, and the statements made from that.
+#[derive(Debug)]
+struct Schema<D: Dialect> {
+    table: D::Table,
+    fragments: Fragments,
+    statements: Statements<D::List>,
+    own: OwnTables,
+    recorder: Option<Arc<Recorder>>,
+}
+
+impl<D: Dialect> Schema<D> {
+    /// `own` are our own tables, if they were found before.
+    async fn read(dialect: &D, session: &mut Session<D>, settings: &Settings, own: Option<&OwnTables>) -> Result<Self, OpenError> {
+        let (table, fragments) = dialect.describe(session, &settings.rule).await?;
+        let own = match own {
+            Some(own) => own.clone(),
+            None => OwnTables::find(session, fragments.words.clone()).await?,
+        };
+        let statements = Statements::new::<D>(&table, &fragments, &settings.rule, &own)?;
+        Ok(Self { table, fragments, statements, recorder: own.recorder(&settings.events), own })
+    }
+}
+
+impl<D: Dialect> Table<D> {
+    pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
+        let (dialect, plan) = D::plan(&settings).await?;
+        let connections = Arc::new(Connections::new(plan, &settings));
+        connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
+        let schema = Schema::read(&dialect, &mut connections.read().await?, &settings, None).await?;
+        let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
+        let unpaid = settings.rule.unpaid_texts();
+        Ok(Self { dialect, connections, schema: watch::Sender::new(Arc::new(schema)), settings, unpaid, outbox })
+    }
+
+    fn schema(&self) -> Arc<Schema<D>> {
+        Arc::clone(&self.schema.borrow())
+    }
+}
+
+/// How far ahead to look, in microseconds: a century at most, so that no sum with a clock leaves the calendar.
+fn horizon_micros(ahead: Duration) -> i64 {
+    const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
+    i64::try_from(ahead.min(CENTURY).as_micros()).unwrap_or(i64::MAX)
+}
+
+#[async_trait]
+impl<D: Dialect> Store for Table<D> {
+    fn id_kind(&self) -> IdKind {
+        self.schema().fragments.id_kind.clone()
+    }
+
+    fn unpaid(&self) -> &[String] {
+        &self.unpaid
+    }
+
+    async fn refresh(&self) -> Result<(), OpenError> {
+        let mut session = self.connections.read().await?;
+        let schema = Schema::read(&self.dialect, &mut session, &self.settings, Some(&self.schema().own)).await?;
+        self.schema.send_replace(Arc::new(schema));
+        Ok(())
+    }
+
+    async fn reach(&self) -> Result<()> {
+        self.connections.reach().await
+    }
+
+    async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
+        Ok(Box::new(Open { session: self.connections.begin(limits).await?, schema: self.schema(), has_triggers: true }))
+    }
+
+    async fn due(&self, query: &DueQuery) -> Result<Page> {
+        let mut session = self.connections.read().await?;
+        let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
+        let due = &schema.statements.due;
+        let mut paging = Paging::new(query, due.len());
+        while let Some(read) = paging.next_read() {
+            let statement = &due[read.status];
+            let limits = [ahead.into(), read.limit.into()];
+            let rows = match read.after {
+                Some(Cursor { deadline, id, .. }) => {
+                    let [ahead, limit] = limits;
+                    session.read(&statement.next, &[ahead, limit, deadline.into(), id.as_str().into()]).await?
+                }
+                None => session.read(&statement.first, &limits).await?,
+            };
+            let row = |row| {
+                let mut columns = Columns::<D::Driver>::of(row);
+                Ok((order_row(&mut columns, false)?, columns.text()?))
+            };
+            paging.add(rows.iter().map(row).collect::<Result<_, _>>().map_err(sorted::<D>)?);
+        }
+        Ok(paging.finish())
+    }
+
+    async fn count_overdue(&self) -> Result<u64> {
+        let mut session = self.connections.read().await?;
+        let mut overdue = 0;
+        for statement in &self.schema().statements.count_due {
+            overdue += number::<D>(&session.read(statement, &[Value::from(0)]).await?)?;
+        }
+        Ok(overdue)
+    }
+
+    async fn clock(&self) -> Result<ClockReading> {
+        clock(&mut self.connections.read().await?, &self.schema().statements).await
+    }
+
+    async fn catalogue(&self) -> Result<Catalogue> {
+        let mut session = self.connections.read().await?;
+        let Schema { table, fragments, statements, .. } = &*self.schema();
+        let clock = clock(&mut session, statements).await?;
+        let sample = session.execute(statements.sample.clone()).await?;
+        let sample = sample.first().map(SampleDeadline::read::<D::Driver>).transpose().map_err(sorted::<D>)?;
+        let findings = self.dialect.findings(&mut session, table, fragments).await?;
+        Ok(fragments.described.catalogue(clock, sample, findings))
+    }
+
+    async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        let schema = self.schema();
+        Ok(rows(&mut self.connections.read().await?, &schema.statements.peek, ids, false).await?.rows)
+    }
+
+    fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    async fn close(&self) {
+        self.connections.close().await;
+    }
+}
+
+/// Reads the database's clock.
+async fn clock<D: Dialect>(session: &mut Session<D>, statements: &Statements<D::List>) -> Result<ClockReading> {
+    let asked = Instant::now();
+    let rows = session.execute(statements.clock.clone()).await?;
+    let round_trip = asked.elapsed();
+    let micros = rows.first().map_or(Err(sqlx::Error::RowNotFound), |row| Columns::<D::Driver>::of(row).number());
+    Ok(ClockReading { micros: micros.map_err(sorted::<D>)?, round_trip })
+}
+
+/// Ids in lists that a statement takes; for no ids one empty list, so that the statement runs all the same.
+fn lists<D: Dialect>(ids: &[OrderId]) -> impl Iterator<Item = &[OrderId]> {
+    let none = ids.is_empty().then_some(ids);
+    none.into_iter().chain(ids.chunks(D::List::LONGEST))
+}
+
+/// The number that is all that a statement answers.
+fn number<D: Dialect>(rows: &[DriverRow<D>]) -> Result<u64> {
+    let number = rows.first().map_or(Ok(0), |row| Columns::<D::Driver>::of(row).number());
+    number.map(i64::unsigned_abs).map_err(sorted::<D>)
+}
+
+/// Reads the rows of these orders.
+async fn rows<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[OrderId], locked: bool) -> Result<Batch> {
+    let mut all = Batch::default();
+    for ids in lists::<D>(ids) {
+        let found = fetch(session, statement, ids).await?;
+        let Batch { mut rows, has_triggers } = D::batch(&found, ids, locked)?;
+        all.rows.append(&mut rows);
+        all.has_triggers = has_triggers;
+    }
+    Ok(all)
+}
+
+async fn fetch<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[OrderId]) -> Result<Vec<DriverRow<D>>> {
+    let (sql, arguments) = statement.bound(ids).map_err(sorted::<D>)?;
+    session.fetch(sql, arguments, true).await
+}
+
+struct Open<D: Dialect> {
+    session: Session<D>,
+    schema: Arc<Schema<D>>,
+    /// Whether the table has triggers, as far as is known.
+    has_triggers: bool,
+}
+
+impl<D: Dialect> Open<D> {
+    /// Returns how many rows were changed.
+    async fn change(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<u64> {
+        let mut changed = 0;
+        for ids in lists::<D>(ids) {
+            let (sql, arguments) = statement.bound(ids).map_err(sorted::<D>)?;
+            changed += self.session.change(sql, arguments, true).await?;
+        }
+        Ok(changed)
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Transaction for Open<D> {
+    async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        let Batch { rows, has_triggers } = rows(&mut self.session, &self.schema.statements.lock, ids, true).await?;
+        self.has_triggers = has_triggers;
+        Ok(rows)
+    }
+
+    async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        Ok(rows(&mut self.session, &self.schema.statements.peek, ids, false).await?.rows)
+    }
+
+    async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
+        match &self.schema.statements.close_due {
+            Some(statement) => Ok(rows(&mut self.session, statement, ids, true).await?.rows),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn update(&mut self, ids: &[OrderId]) -> Result<Updated> {
+        let schema = Arc::clone(&self.schema);
+        let changed = self.change(&schema.statements.update, ids).await?;
+        if !self.has_triggers {
+            return Ok(Updated { changed, closed: changed });
+        }
+        let mut closed = 0;
+        for ids in lists::<D>(ids) {
+            closed += number::<D>(&fetch(&mut self.session, &schema.statements.count_closed, ids).await?)?;
+        }
+        Ok(Updated { changed, closed })
+    }
+
+    fn records(&self) -> bool {
+        self.schema.recorder.is_some()
+    }
+
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
+        let Some(statement) = &self.schema.statements.included else { return Ok(HashMap::new()) };
+        let mut data = HashMap::with_capacity(ids.len());
+        for ids in lists::<D>(ids) {
+            for row in &fetch(&mut self.session, statement, ids).await? {
+                let mut columns = Columns::<D::Driver>::of(row);
+                let mut next = || columns.text().map_err(sorted::<D>);
+                data.insert(OrderId::from_database(&next()?), next()?);
+            }
+        }
+        Ok(data)
+    }
+
+    async fn run_close_sql(&mut self, ids: &[OrderId]) -> Result<()> {
+        let schema = Arc::clone(&self.schema);
+        for statement in &schema.statements.close_sql {
+            for ids in statement.runs(ids) {
+                let changed = self.change(&statement.sql, ids).await?;
+                statement.check(ids, changed)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
+        let Some(recorder) = &self.schema.recorder else { return Ok(()) };
+        recorder.record(&mut self.session, events).await
+    }
+
+    async fn commit(self: Box<Self>) -> Result<()> {
+        self.session.commit().await
+    }
+
+    async fn rollback(self: Box<Self>) {
+        self.session.rollback().await;
+    }
+}
