@@ -3,7 +3,7 @@
 //! - *Suspects*: batches that failed as a whole. They are halved until the orders that cause it stand alone.
 //! - *Held*: another transaction holds the order's row, or one that its closure needs. Tried again after 20 ms, since most
 //!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are. Each waits for locks
-//!   at every eighth try, one order at a time.
+//!   briefly at every fourth try, and at every eighth patiently, one order at a time.
 //! - *Rejected*: the database refuses the closure. Each rests ever longer between its tries, or, while
 //!   [`crate::close::trouble`] clears them of the blame, until one after the other is tried.
 
@@ -27,7 +27,8 @@ const HELD_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_HELD_PAUSE: Duration = Duration::from_millis(750);
 const HELD_COST: Duration = Duration::from_millis(3);
 
-/// A held order waits for its locks at its first try again, and at each so-manieth after that.
+/// A held order waits for its locks at the first of so many tries, briefly, and at the last of so many, patiently.
+const BRIEF_TRY: u32 = 4;
 const PATIENT_TRY: u32 = 8;
 
 /// An order that waits for its next try.
@@ -48,7 +49,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     fn is_patient(&self) -> bool {
-        self.tries % PATIENT_TRY == 1
+        self.tries > 0 && self.tries.is_multiple_of(PATIENT_TRY)
     }
 }
 
@@ -141,9 +142,15 @@ impl Alone {
 
     fn hand_out(&mut self, waiting: Waiting) -> Next {
         let pending = waiting.pending.clone();
-        let patient = waiting.is_patient() && !self.in_hand.values().any(Waiting::is_patient);
+        let wait = if waiting.is_patient() && !self.in_hand.values().any(Waiting::is_patient) {
+            LockWait::Patiently
+        } else if waiting.tries % BRIEF_TRY == 1 {
+            LockWait::Briefly
+        } else {
+            LockWait::Never
+        };
         self.in_hand.insert(pending.id.clone(), waiting);
-        Next::Try(vec![pending], if patient { LockWait::Patiently } else { LockWait::Never })
+        Next::Try(vec![pending], wait)
     }
 
     /// What was known of an order that has been tried.

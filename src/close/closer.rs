@@ -121,13 +121,32 @@ impl Closer {
         self.shared.closures.undone(found)
     }
 
-    /// Looks at each order of a batch, and closes those that are unpaid and due. Locks are waited for, briefly, unless some
-    /// are known to be held.
-    pub async fn together(&self, batch: Vec<Pending>, wait: LockWait) -> Ending {
+    /// Looks at each order of a batch, and closes those that are unpaid and due. Locks are waited for briefly, and once more
+    /// while no other batch runs.
+    pub async fn together(&self, batch: Vec<Pending>) -> Ending {
+        self.close(batch, LockWait::Briefly, true).await
+    }
+
+    /// The same without a turn of its own. A single order that fails has an outcome.
+    pub async fn apart(&self, group: Vec<Pending>, wait: LockWait) -> Ending {
+        outcome_of_one(self.close(group, wait, false).await)
+    }
+
+    /// Looks at one order, and closes it if it is unpaid and due.
+    ///
+    /// # Errors
+    /// What the database says when it can't be used.
+    pub async fn one(&self, pending: Pending) -> Result<Vec<Looked>, StoreError> {
+        match outcome_of_one(self.together(vec![pending]).await) {
+            Ending::Looked(looked) => Ok(looked),
+            Ending::Failed { error, .. } | Ending::Unavailable { fault: error, .. } => Err(error),
+        }
+    }
+
+    async fn close(&self, batch: Vec<Pending>, wait: LockWait, takes_turns: bool) -> Ending {
         let batch = in_order(batch);
         let began = Instant::now();
-        // Whoever does not wait holds up nobody, and needs no turn.
-        let mut turn_since = Some(began).filter(|_| wait == LockWait::Briefly && self.shared.contended.lasts(CONTENDED));
+        let mut turn_since = Some(began).filter(|_| takes_turns && self.shared.contended.lasts(CONTENDED));
         let mut lost = false;
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(5))
@@ -152,7 +171,7 @@ impl Closer {
                 Failure::Statement(error) => error,
             };
             let pause = match &error {
-                StoreError::Locked(_) if wait != LockWait::Briefly => None,
+                StoreError::Locked(_) if !takes_turns => None,
                 StoreError::Locked(_) => match turn_since {
                     None => Some(Duration::ZERO),
                     Some(since) => Some(Duration::from_millis(5)).filter(|_| since.elapsed() < LOCK_PATIENCE),
@@ -177,25 +196,9 @@ impl Closer {
         }
     }
 
-    /// The same for orders of the lane `alone`: a single one that fails has an outcome.
-    pub async fn alone(&self, group: Vec<Pending>, wait: LockWait) -> Ending {
-        outcome_of_one(self.together(group, wait).await)
-    }
-
-    /// Looks at one order, and closes it if it is unpaid and due.
-    ///
-    /// # Errors
-    /// What the database says when it can't be used.
-    pub async fn one(&self, pending: Pending) -> Result<Vec<Looked>, StoreError> {
-        match outcome_of_one(self.together(vec![pending], LockWait::Briefly).await) {
-            Ending::Looked(looked) => Ok(looked),
-            Ending::Failed { error, .. } | Ending::Unavailable { fault: error, .. } => Err(error),
-        }
-    }
-
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
-        let limits = Limits { wait, statement: shared.pace.limit(wait, batch.len()) };
+        let limits = Limits { wait, statement: shared.pace.limit(batch.len()) };
         let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, limits);
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {

@@ -11,11 +11,8 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::store::LockWait;
-
-/// What a statement may take, whatever its orders: by how it waits for locks.
-const BRIEFLY: Duration = Duration::from_millis(50);
-const NEVER: Duration = Duration::from_millis(20);
+/// What a statement may take, whatever its orders, at the least.
+const AT_ALL: Duration = Duration::from_millis(30);
 
 /// What it may take for each order, at the least.
 const PER_ORDER: Duration = Duration::from_micros(100);
@@ -38,11 +35,10 @@ struct Taken {
 
 impl Pace {
     /// How long a statement may take for so many orders.
-    pub(super) fn limit(&self, wait: LockWait, orders: usize) -> Duration {
+    pub(super) fn limit(&self, orders: usize) -> Duration {
         let taken = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let least = if wait == LockWait::Never { NEVER } else { BRIEFLY };
         let orders = u32::try_from(orders).unwrap_or(u32::MAX);
-        (least.max(taken.at_all * 3) + PER_ORDER.max(taken.per_order * 3).saturating_mul(orders)).min(LONGEST)
+        (AT_ALL.max(taken.at_all * 3) + PER_ORDER.max(taken.per_order * 3).saturating_mul(orders)).min(LONGEST)
     }
 
     /// Runs a closure of so many orders, and learns from one that succeeds.
@@ -82,15 +78,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_database_is_given_time_and_a_quick_one_is_not() {
         let pace = Pace::default();
-        assert_eq!(pace.limit(LockWait::Never, 1), NEVER + PER_ORDER);
+        assert_eq!(pace.limit(1), AT_ALL + PER_ORDER);
         close(&pace, 1, Duration::from_millis(100)).await;
-        assert!(pace.limit(LockWait::Never, 1) >= Duration::from_millis(300));
+        assert!(pace.limit(1) >= Duration::from_millis(300));
         for _ in 0..50 {
             close(&pace, 1, Duration::from_millis(2)).await;
         }
-        assert_eq!(pace.limit(LockWait::Never, 1), NEVER + PER_ORDER);
+        assert_eq!(pace.limit(1), AT_ALL + PER_ORDER);
         close(&pace, 100, Duration::from_millis(100)).await;
-        assert!(pace.limit(LockWait::Briefly, 200) >= Duration::from_millis(600));
-        assert_eq!(pace.limit(LockWait::Briefly, 100_000), LONGEST);
+        assert!(pace.limit(200) >= Duration::from_millis(600));
+        assert_eq!(pace.limit(100_000), LONGEST);
     }
 }

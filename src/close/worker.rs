@@ -131,9 +131,9 @@ impl Worker {
         loop {
             let began = Instant::now();
             let ending = match lane {
-                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.together(batch, LockWait::Never).await,
-                Lane::Shared => self.closer.together(batch, wait).await,
-                Lane::Alone => self.closer.alone(batch, wait).await,
+                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.apart(batch, LockWait::Never).await,
+                Lane::Shared => self.closer.together(batch).await,
+                Lane::Alone => self.closer.apart(batch, wait).await,
             };
             match ending {
                 Ending::Looked(looked) => {

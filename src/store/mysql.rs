@@ -38,7 +38,7 @@ use statements::Orders;
 
 /// What a new session runs first. READ COMMITTED: under the default level, REPEATABLE READ, locks cover the gaps between
 /// rows as well. A lock is waited for a second, the least that MySQL knows. MariaDB knows 0, but with it a statement that
-/// scans fails at each locked row, also where it would not change it: its own limit on time ends the wait instead
+/// scans fails at each locked row, also where it would not change it: a brief wait is ended by the statement's own limit
 /// ([`Limits::statement`]). A payment waits behind a
 /// transaction of ours no longer than the others say, should this process hang or a statement not end: MySQL
 /// can only give up idle sessions as a whole; MariaDB reads what stands in its comment.
@@ -50,6 +50,9 @@ fn set_up(timeout: Duration) -> String {
         timeout.as_secs_f64()
     )
 }
+
+/// How long a statement of a closure may take that is not to end sooner; the driver may give it up before.
+const LONGEST_STATEMENT: Duration = Duration::from_secs(10);
 
 /// A wait for a lock ends within a second, which is the least that MySQL knows, and is to be told from a
 /// statement that takes too long.
@@ -73,7 +76,7 @@ impl Dialect for MySql {
     const PARAMETERS: Parameters = Parameters::Bare;
     const BEGIN: &'static str = "START TRANSACTION";
     // A commit is not to be interrupted.
-    const COMMIT: &'static str = concat!(unlimited!(), "; COMMIT");
+    const COMMIT: &'static str = "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = 10 */; COMMIT";
     const LIMITED_BY_TIME: bool = true;
 
     async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
@@ -107,14 +110,16 @@ impl Dialect for MySql {
     fn begin(limits: Limits, refused: bool) -> SqlStr {
         let Limits { wait, statement } = limits;
         let proof = Self::proof(refused);
-        match wait {
-            LockWait::Briefly | LockWait::Never => sql(format!(
-                "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = {} */; START TRANSACTION; {proof}",
-                statement.as_secs_f64()
-            )),
-            // By the wait for locks alone.
-            LockWait::Patiently => sql(format!("{}; START TRANSACTION; {proof}", unlimited!())),
-        }
+        let (wait, statement) = match wait {
+            // MySQL makes 1 of it, the least that it knows.
+            LockWait::Never => (0, LONGEST_STATEMENT),
+            LockWait::Briefly => (1, statement),
+            LockWait::Patiently => (1, LONGEST_STATEMENT),
+        };
+        sql(format!(
+            "SET SESSION innodb_lock_wait_timeout = {wait} /*M!100300 , SESSION max_statement_time = {} */; START TRANSACTION; {proof}",
+            statement.as_secs_f64()
+        ))
     }
 
     fn proof(refused: bool) -> &'static str {
@@ -165,14 +170,6 @@ impl Dialect for MySql {
         ListStatement::new(template, orders.id)
     }
 }
-
-/// Lets a statement of MariaDB take its time; the driver still waits no longer than for any other.
-macro_rules! unlimited {
-    () => {
-        "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = 10 */"
-    };
-}
-use unlimited;
 
 /// 0 where the session may write.
 macro_rules! read_only {

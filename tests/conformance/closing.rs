@@ -6,7 +6,7 @@ use std::sync::Arc;
 use order_closer::{
     close::{Closer, Ending, Looked, Outcome, Pending},
     order::{OrderId, Trigger},
-    store::{LockWait, Store, StoreError},
+    store::{Store, StoreError},
 };
 
 use super::{Database, Kind, Settings, begin, by_kind, change, ids, open, overdue_orders, plain_orders, settings, status_of, texts as map};
@@ -17,7 +17,7 @@ pub(super) async fn look(store: &Arc<dyn Store>, ids: Vec<OrderId>, trigger: Tri
     let closer = Closer::new(Arc::clone(store));
     let batch = ids.into_iter().map(|id| Pending::new(id, trigger)).collect();
     let mut looked = Vec::new();
-    match closer.together(batch, LockWait::Briefly).await {
+    match closer.together(batch).await {
         Ending::Looked(all) => looked.extend(all),
         Ending::Failed { batch, .. } => {
             for pending in batch {
