@@ -17,6 +17,8 @@ mod events;
 mod faults;
 /// Rows that a payment in progress has locked.
 mod locks;
+/// A database far away, or out of reach while connections stay open.
+mod network;
 /// Several instances that share the work.
 mod peers;
 /// Orders that their database refuses to close.
