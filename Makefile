@@ -1,14 +1,14 @@
-# make demo: see it work.   make test: everything that must hold.   make bench: how fast it is.
+# make demo: see it work.   make test: what must hold.   make test-all: everything.   make bench: how fast it is.
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench build lint
+.PHONY: help demo test test-all compat bench build lint
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
 
 demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -16,12 +16,30 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 	$(CARGO) build --release
 	$(TARGET)/release/order-closer demo
 
-test: ## formatting, lints and all tests, against real servers on free ports
+# What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
+FOR_TEST_ALL := a_pooler_ a_restored_backup_
+
+test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
-	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql pgbouncer=pgbouncer,the tests start private servers of their own)
-	$(call if_installed,fmt,--check)
-	$(call if_installed,clippy,--all-targets -- -D warnings)
-	$(call with_servers,$(CARGO) test)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl,the tests start private servers of their own)
+	$(call if_installed,fmt,rustfmt,--check)
+	$(call if_installed,clippy,clippy,--all-targets -- -D warnings)
+	$(call with_servers,$(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
+
+test-all: FOR_TEST_ALL :=
+test-all: more test ## the same, and what takes a minute or another server
+
+.PHONY: more
+more:
+	$(call require,pgbouncer=pgbouncer,tests start a pooler before PostgreSQL)
+
+# SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
+compat: ## the conformance exam and the main promises on other versions of the servers, as tests/compat/run.sh has them
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,each test starts the installed servers beside the other one)
+	$(call require,npm=npm pip3=python3-pip,these registries have some of the servers)
+	tests/compat/provision.sh $(SERVERS)
+	$(call with_servers,tests/compat/run.sh $(SERVERS))
 
 # SCENARIOS="burst steady": these alone.   OUT=docs/benchmarks: publish.   ARGS="--seconds 60": see ARGS=--help.
 bench: ## beside other ways and bare SQL, in about 20 minutes: tables, JSON, plots in target/bench
@@ -63,11 +81,13 @@ define with_servers
 echo "$(1)"; PATH="$$PATH$${bin:+:$$bin}" $(1)
 endef
 
-# $(call if_installed,SUBCOMMAND,ARGUMENTS): cargo's, or a word that it is left out.
+# $(call if_installed,SUBCOMMAND,COMPONENT,ARGUMENTS): cargo's, or a word that it is left out; with CI=true a failure.
 define if_installed
 @if $(CARGO) $(1) --version >/dev/null 2>&1; then \
-	echo "$(CARGO) $(1) $(2)"; $(CARGO) $(1) $(2); \
+	echo "$(CARGO) $(1) $(3)"; $(CARGO) $(1) $(3); \
+elif [ "$(CI)" = true ]; then \
+	echo "cargo $(1) is not installed, and CI leaves nothing out: run 'rustup component add $(2)'." >&2; exit 1; \
 else \
-	echo "cargo $(1) is not installed; left out"; \
+	echo "cargo $(1) is not installed; left out ('rustup component add $(2)' installs it)"; \
 fi
 endef

@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
-    events::{self, Keeper, Relay},
+    events::{self, Pruner, Relay},
     signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep},
     store::{self, OpenError, Store, StoreError},
 };
@@ -241,7 +241,7 @@ fn spawn_events(
         }
         return Ok(());
     }
-    others.spawn(Keeper { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
+    others.spawn(Pruner { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
     // What was recorded while events were enabled is still told.
     for target in events::targets(config).map_err(RunError::Configuration)? {
         let relay = Relay {

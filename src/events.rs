@@ -5,9 +5,9 @@
 //! least once: an event comes again until its target has taken it, always with the same id, and after a day of
 //! failures it is a dead letter.
 
+mod breaker;
 mod envelope;
-mod health;
-mod keeper;
+mod pruner;
 mod relay;
 mod signature;
 mod stream;
@@ -17,7 +17,7 @@ mod webhook;
 use std::sync::Arc;
 
 pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
-pub use keeper::Keeper;
+pub use pruner::Pruner;
 pub use relay::Relay;
 pub use signature::signatures;
 pub use stream::Entries;

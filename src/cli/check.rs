@@ -1,10 +1,11 @@
-//! `order-closer check`: what is right, and what to mend, with the command or SQL that mends it.
+//! `order-closer check`: what is right, and what to fix, with the command or SQL that fixes it.
 
 mod database;
 mod events;
 mod redis;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::{
     cli::{Exit, Failure, Outcome, print},
@@ -24,27 +25,26 @@ enum Mark {
 }
 
 /// One examined thing.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 struct Finding {
     name: &'static str,
     mark: Mark,
     found: String,
-    /// The command, SQL or setting that mends it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mend: Option<String>,
+    /// The command, SQL or setting that fixes it.
+    fix: Option<String>,
 }
 
 impl Finding {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Ok, found: found.into(), mend: None }
+        Self { name, mark: Mark::Ok, found: found.into(), fix: None }
     }
 
-    fn warn(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Warn, found: found.into(), mend: Some(mend.into()) }
+    fn warn(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, mark: Mark::Warn, found: found.into(), fix: Some(fix.into()) }
     }
 
-    fn fail(name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Fail, found: found.into(), mend: Some(mend.into()) }
+    fn fail(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, mark: Mark::Fail, found: found.into(), fix: Some(fix.into()) }
     }
 
     fn line(&self) -> String {
@@ -54,10 +54,20 @@ impl Finding {
             Mark::Fail => '✗',
         };
         let mut line = format!("{mark} {:<16} {}", self.name, self.found);
-        if let Some(mend) = &self.mend {
-            line += &format!("\n  {:<16} -> {mend}", "");
+        if let Some(fix) = &self.fix {
+            line += &format!("\n  {:<16} -> {fix}", "");
         }
         line
+    }
+
+    /// `mend` is what `fix` was called at first: it says the same for one version, for scripts that read it.
+    fn json(&self) -> Value {
+        let mut json = json!({ "name": self.name, "mark": self.mark, "found": self.found });
+        if let Some(fix) = &self.fix {
+            json["fix"] = fix.as_str().into();
+            json["mend"] = fix.as_str().into();
+        }
+        json
     }
 }
 
@@ -96,7 +106,8 @@ pub(super) async fn run(config: &Config, json: bool) -> Outcome {
     let exit = [Exit::Configuration, Exit::Unavailable].into_iter().find(|exit| exits.contains(&Some(*exit))).unwrap_or(Exit::Done);
     let findings: Vec<Finding> = redis.findings.into_iter().chain(database.findings).chain(clocks).collect();
     if json {
-        let report = serde_json::json!({ "ok": exit == Exit::Done, "findings": findings });
+        let findings: Vec<Value> = findings.iter().map(Finding::json).collect();
+        let report = json!({ "ok": exit == Exit::Done, "findings": findings });
         print(&serde_json::to_string_pretty(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);
     } else {
         findings.iter().for_each(|finding| print(&finding.line()));

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::{
     Answer, Target,
-    health::{Health, Sign},
+    breaker::{Breaker, Sign},
 };
 use crate::{
     config::Retry,
@@ -75,7 +75,7 @@ struct Hand {
     failed: Vec<Failed>,
     /// To be counted for others too.
     common: Option<Common>,
-    health: Health,
+    breaker: Breaker,
     /// Whether there may be more to claim.
     more: bool,
 }
@@ -83,12 +83,12 @@ struct Hand {
 impl Relay {
     /// Relays until it is told to stop.
     pub async fn run(mut self) {
-        let health = Health::new(&self.retry);
+        let breaker = Breaker::new(&self.retry);
         let flying = FuturesUnordered::new();
-        let mut hand = Hand { flying, delivered: Vec::new(), failed: Vec::new(), common: None, health, more: true };
+        let mut hand = Hand { flying, delivered: Vec::new(), failed: Vec::new(), common: None, breaker, more: true };
         let poll = self.retry.initial.get().clamp(POLL.0, POLL.1);
         let mut away = false;
-        while !self.stop.is_cancelled() && !hand.health.is_gone() {
+        while !self.stop.is_cancelled() && !hand.breaker.is_gone() {
             let worked = self.work(&mut hand).await;
             let again = worked.is_ok() && self.room(&hand) > 0;
             self.report(worked, &mut away);
@@ -132,7 +132,7 @@ impl Relay {
 
     /// How many deliveries may be claimed now.
     fn room(&self, hand: &Hand) -> usize {
-        if hand.more { hand.health.room(self.target.concurrency(), hand.flying.len()) } else { 0 }
+        if hand.more { hand.breaker.room(self.target.concurrency(), hand.flying.len()) } else { 0 }
     }
 
     fn land(&self, (claimed, answer): Landed, hand: &mut Hand) {
@@ -140,7 +140,7 @@ impl Relay {
         let target = self.target.name();
         match answer {
             Answer::Delivered => {
-                if hand.health.succeeded() {
+                if hand.breaker.succeeded() {
                     hand.common = None;
                     info!(to = target, "the target takes events again");
                 }
@@ -158,7 +158,7 @@ impl Relay {
                     );
                 }
                 let at = Instant::now();
-                match hand.health.failed(at, rest) {
+                match hand.breaker.failed(at, rest) {
                     Sign::None => {}
                     Sign::Trouble => warn!(to = target, reason, "the target fails; asking it less often"),
                     Sign::StillInTrouble => hand.common = Some(Common { at, reason: reason.clone(), rest, next: at }),
@@ -166,7 +166,7 @@ impl Relay {
                 hand.failed.push(claimed.failed(reason, pause));
             }
             Answer::Gone { reason } => {
-                if hand.health.gone() {
+                if hand.breaker.gone() {
                     error!(to = target, reason, "the target wants no more events; they wait until order-closer is restarted");
                 }
                 hand.failed.push(claimed.failed(reason, Some(Duration::ZERO)));

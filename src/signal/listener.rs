@@ -218,7 +218,7 @@ impl Listener {
                     }
                     Err(reason) => error!(
                         reason,
-                        mend = redis_cli(&self.redis, &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
+                        fix = redis_cli(&self.redis, &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
                         "Redis does not publish expired keys, and orders are closed by the sweep alone"
                     ),
                 }

@@ -1,4 +1,4 @@
-//! `order-closer check`: each thing that is wrong has its mark, and what it prints mends it.
+//! `order-closer check`: each thing that is wrong has its mark, and what it prints fixes it.
 
 /// The database: mapping, indexes, rights, time zones.
 mod database;
@@ -54,9 +54,11 @@ impl Report {
         assert!(self.mark(name).1.contains(found), "{found:?} expected: {:#?}", self.finding(name));
     }
 
-    /// What mends it.
-    fn mend(&self, name: &str) -> &str {
-        self.finding(name)["mend"].as_str().unwrap_or_else(|| panic!("no mend: {:#?}", self.finding(name)))
+    /// What fixes it.
+    fn fix(&self, name: &str) -> &str {
+        let finding = self.finding(name);
+        assert_eq!(finding["mend"], finding["fix"], "the name that it had at first");
+        finding["fix"].as_str().unwrap_or_else(|| panic!("no fix: {finding:#?}"))
     }
 
     /// The names of what is not as it should be.
@@ -138,7 +140,7 @@ async fn text_shows_what_to_do() {
     let finished = order_closer(&settings, &["check"]).await.expect_code(78);
     let lines: Vec<&str> = finished.stdout.lines().collect();
     let at = lines.iter().position(|line| line.starts_with("✗ notifications ")).unwrap_or_else(|| panic!("{finished:#?}"));
-    let mend = format!("-> redis-cli -p {} CONFIG SET notify-keyspace-events Ex", redis.port());
-    assert_eq!(lines[at + 1].trim_start(), mend, "{finished:#?}");
+    let fix = format!("-> redis-cli -p {} CONFIG SET notify-keyspace-events Ex", redis.port());
+    assert_eq!(lines[at + 1].trim_start(), fix, "{finished:#?}");
     assert!(lines.iter().any(|line| line.starts_with("! persistence ")), "{finished:#?}");
 }

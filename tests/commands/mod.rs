@@ -4,7 +4,7 @@
 mod arm;
 /// Results and messages that nobody takes.
 mod broken_streams;
-/// What is right, and that the printed mend really mends.
+/// What is right, and that the printed fix really fixes.
 mod check;
 /// Closing orders by their ids.
 mod close;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use order_closer::{events::Keeper, store::Store};
+use order_closer::{events::Pruner, store::Store};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -14,8 +14,8 @@ use super::{
     overdue_orders, plain_orders,
 };
 
-pub(super) fn keeper(store: &Arc<dyn Store>) -> Keeper {
-    Keeper { store: Arc::clone(store), keep: Duration::from_hours(1), stop: CancellationToken::new() }
+pub(super) fn pruner(store: &Arc<dyn Store>) -> Pruner {
+    Pruner { store: Arc::clone(store), keep: Duration::from_hours(1), stop: CancellationToken::new() }
 }
 
 /// The numbers 1 to `last` as a table `n(n)`.
@@ -38,12 +38,12 @@ pub async fn dead_letters_of_settled_orders_are_forgotten(database: Database) {
     );
     database.execute(&bury).await;
     database.execute("UPDATE orders SET status = 1 WHERE order_no % 2 = 0; DELETE FROM orders WHERE order_no % 5 = 0").await;
-    keeper(&store).run_once().await.expect("it can be tidied up");
+    pruner(&store).run_once().await.expect("it can be tidied up");
     let left = "SELECT count(*) FROM order_closer_dead_letters";
     assert_eq!(database.number(left).await, 520, "those that are neither paid nor gone");
     // Nothing is left to be written, and a payment that holds a whole SQLite file is not in the way.
     let payment = database.begin().await;
-    keeper(&store).run_once().await.expect("it can be looked at");
+    pruner(&store).run_once().await.expect("it can be looked at");
     payment.rollback().await;
     assert_eq!(database.number(left).await, 520);
 }
@@ -70,7 +70,7 @@ pub async fn old_events_are_pruned_as_fast_as_they_come(database: Database) {
     );
     database.execute(&undelivered).await;
     let began = Instant::now();
-    keeper(&store).run_once().await.expect("events can be pruned");
+    pruner(&store).run_once().await.expect("events can be pruned");
     let took = began.elapsed();
     assert_eq!(database.number("SELECT count(*) FROM order_closer_events").await, 3, "what is not delivered stays");
     assert!(took < Duration::from_secs(10), "it took {took:?} to prune 30,000 events");

@@ -9,7 +9,7 @@ use order_closer::{
 
 use super::{
     Database, ids,
-    keeping::keeper,
+    keeping::pruner,
     open,
     outbox::{LONG, claim, claimed_orders, close, events, migrated, orders, with_events},
     overdue, overdue_orders, plain_orders, time_type,
@@ -35,7 +35,7 @@ pub async fn dead_letters_are_their_own_tables(database: Database) {
     assert_eq!((shop.count_overdue().await, tickets.count_overdue().await), (Ok(2), Ok(4)));
     tickets.outbox().bury(&[dead("5"), dead("7")]).await.expect("orders can be buried");
     database.execute("UPDATE tickets SET status = 1 WHERE order_no IN (5, 6)").await;
-    keeper(&tickets).run_once().await.expect("it can be tidied up");
+    pruner(&tickets).run_once().await.expect("it can be tidied up");
     assert_eq!(overdue(&*shop).await, ["7", "8"], "a ticket that was paid is no order");
     assert_eq!(tickets.outbox().dead_orders(None, 10).await, Ok(ids(&*shop, &["7"])));
     let named = Address { order: ids(&*shop, &["6"]).remove(0), event: None };

@@ -19,6 +19,8 @@ mod faults;
 mod held;
 /// Rows that a payment in progress has locked.
 mod locks;
+/// A database far away, or out of reach while connections stay open.
+mod network;
 /// Several instances that share the work.
 mod peers;
 /// Orders that their database refuses to close.

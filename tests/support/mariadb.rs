@@ -1,7 +1,8 @@
-//! A MariaDB server: one for all tests, or one of a test's own that may be killed.
+//! A MariaDB server, or a MySQL in its place: one for all tests, or one of a test's own that may be killed.
 
 use std::{
     path::{Path, PathBuf},
+    process::Command,
     sync::LazyLock,
 };
 
@@ -11,6 +12,9 @@ use nix::{
 };
 
 use super::{ports, process, process::Process, wait};
+
+/// Names a folder with another `mariadbd`, or a `mysqld` of MySQL, than the installed one.
+const PROGRAMS: &str = "COMPAT_MARIADB";
 
 /// How a MariaDB is to be started.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +39,7 @@ impl Options {
     /// As MariaDB comes, in what makes it slower and safer than a test needs it.
     #[must_use]
     pub fn durable(self) -> Self {
-        self.argument("--innodb-flush-log-at-trx-commit=1").argument("--innodb-buffer-pool-size=128M").argument("--userstat=0")
+        self.argument("--innodb-flush-log-at-trx-commit=1").argument("--innodb-buffer-pool-size=128M").argument("--loose-userstat=0")
     }
 
     /// Starts it.
@@ -72,10 +76,9 @@ impl MariaDb {
     }
 
     fn new(options: Options, home: PathBuf, folder: Option<tempfile::TempDir>) -> Self {
-        let mut install = process::mortal(process::find_program(&["mariadb-install-db", "mysql_install_db"]));
-        install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        let mut install = if is_mysql() { initialize_mysql(&home) } else { install_mariadb() };
         install.arg(user_argument()).arg(format!("--datadir={}", home.join("data").display())).arg(format!("--tmpdir={}", home.display()));
-        process::run("mariadb-install-db", install);
+        process::run("the installation of a database", install);
         let (process, port) = ports::with_free("mariadbd", |port| Ok((launch(&options, &home, port)?, port)));
         Self { options, home, port, process, _folder: folder }
     }
@@ -118,9 +121,13 @@ impl MariaDb {
 
     /// The statements that make these zones of the tz database known to the server.
     pub fn time_zone_tables(zones: &[&str]) -> String {
-        let program = process::find_program(&["mariadb-tzinfo-to-sql", "mysql_tzinfo_to_sql"]);
+        let program = if is_mysql() {
+            process::find_server(PROGRAMS, &["mysql_tzinfo_to_sql"])
+        } else {
+            process::find_program(&["mariadb-tzinfo-to-sql", "mysql_tzinfo_to_sql"])
+        };
         let load = |zone: &&str| {
-            let mut command = std::process::Command::new(&program);
+            let mut command = Command::new(&program);
             command.arg(format!("/usr/share/zoneinfo/{zone}")).arg(zone);
             process::run("mariadb-tzinfo-to-sql", command)
         };
@@ -134,10 +141,35 @@ fn user_argument() -> String {
     format!("--user={}", user.name)
 }
 
+fn server() -> PathBuf {
+    process::find_server(PROGRAMS, &["mariadbd", "mysqld"])
+}
+
+/// Whether the server is MySQL. MariaDB's own `mysqld` is a link to `mariadbd`, which stands beside it.
+pub fn is_mysql() -> bool {
+    server().file_name().is_some_and(|name| name == "mysqld")
+}
+
+fn install_mariadb() -> Command {
+    let mut install = process::mortal(process::find_server(PROGRAMS, &["mariadb-install-db", "mysql_install_db"]));
+    install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+    install
+}
+
+/// MySQL makes a root of `localhost` alone, who is nobody on a connection by TCP without a look-up of names.
+fn initialize_mysql(home: &Path) -> Command {
+    let statements = home.join("users.sql");
+    let users = "CREATE USER root@127.0.0.1 IDENTIFIED BY '';\nGRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n";
+    std::fs::write(&statements, users).expect("a file can be written");
+    let mut initialize = process::mortal(server());
+    initialize.args(["--no-defaults", "--initialize-insecure"]).arg(format!("--init-file={}", statements.display()));
+    initialize
+}
+
 fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> {
     let log = home.join("log");
     std::fs::remove_file(&log).ok();
-    let mut command = process::mortal(process::find_program(&["mariadbd", "mysqld"]));
+    let mut command = process::mortal(server());
     command.current_dir(home).args([
         "--no-defaults".into(),
         user_argument(),
@@ -153,8 +185,11 @@ fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> 
         "--default-time-zone=+00:00".into(),
         "--character-set-server=utf8mb4".into(),
         "--innodb-buffer-pool-size=64M".into(),
-        // Counts the rows read of each table.
-        "--userstat=1".into(),
+        // Counts the rows read of each table; MySQL has nothing like it.
+        "--loose-userstat=1".into(),
+        // MySQL alone: another port, which would have to be free, and a log for replicas, which forbids what tests create.
+        "--loose-mysqlx=0".into(),
+        "--skip-log-bin".into(),
         // A killed process loses nothing by this, only a killed machine would.
         "--innodb-flush-log-at-trx-commit=2".into(),
     ]);

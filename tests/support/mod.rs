@@ -21,6 +21,8 @@ pub mod ports;
 pub mod postgres;
 /// Child processes that can't outlive the tests.
 pub mod process;
+/// What networks do to connections.
+pub mod proxy;
 /// Whoever is told of closures.
 pub mod receiver;
 /// A Redis server and a client for it.
@@ -37,6 +39,7 @@ pub mod wait;
 pub use daemon::{Daemon, order_closer};
 pub use database::{Database, Kind};
 pub use one_shot::OneShot;
+pub use proxy::Proxy;
 pub use redis::Redis;
 pub use settings::Settings;
 pub use shop::Shop;

@@ -12,6 +12,9 @@ use nix::{
 
 use super::{ports, process, process::Process, wait};
 
+/// Names a folder with another `postgres` and `initdb` than the installed ones.
+const PROGRAMS: &str = "COMPAT_POSTGRES";
+
 /// How a PostgreSQL is to be started.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -73,9 +76,9 @@ impl Postgres {
 
     fn new(options: Options, home: PathBuf, folder: Option<tempfile::TempDir>) -> Self {
         give_away(&home);
-        let mut initdb = process::mortal_as(user_name().as_deref(), process::find_program(&["initdb"]));
+        let mut initdb = process::mortal_as(user_name().as_deref(), process::find_server(PROGRAMS, &["initdb"]));
         initdb.current_dir(&home).arg("-D").arg(home.join("data"));
-        initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]);
+        initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         process::run("initdb", initdb);
         let (process, port) = ports::with_free("postgres", |port| Ok((launch(&options, &home, port)?, port)));
         Self { options, home, port, process, _folder: folder }
@@ -177,7 +180,7 @@ pub(super) fn user_name() -> Option<String> {
 fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> {
     let (data, log) = (home.join("data"), home.join("log"));
     std::fs::remove_file(&log).ok();
-    let mut command = process::mortal_as(user_name().as_deref(), process::find_program(&["postgres"]));
+    let mut command = process::mortal_as(user_name().as_deref(), process::find_server(PROGRAMS, &["postgres"]));
     command.current_dir(home).arg("-D").arg(&data);
     let settings = [
         format!("port={port}"),

@@ -170,6 +170,16 @@ pub fn find_program(names: &[&str]) -> PathBuf {
     panic!("none of {names:?} is installed; tests need redis-server, postgresql, pgbouncer and mariadb-server");
 }
 
+/// Finds a server's program in the folder that this environment variable names, for tests of other versions than the
+/// installed one; without the variable, as [`find_program`] does.
+pub fn find_server(variable: &str, names: &[&str]) -> PathBuf {
+    let Some(folder) = std::env::var_os(variable).filter(|folder| !folder.is_empty()) else {
+        return find_program(names);
+    };
+    let found = names.iter().map(|name| Path::new(&folder).join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("none of {names:?} is in {variable}={}", Path::new(&folder).display()))
+}
+
 /// Sends what a server says to a file, so that a failure can show it.
 pub fn log_to(command: &mut Command, log: &Path) {
     let open = || fs::OpenOptions::new().create(true).append(true).open(log).expect("a log file can be opened");

@@ -18,6 +18,9 @@ use client::Connection;
 
 use super::{ports, process, process::Process, wait};
 
+/// Names a folder with another `redis-server` or `valkey-server` than the installed one.
+const PROGRAMS: &str = "COMPAT_REDIS";
+
 /// What a started server still has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
@@ -301,14 +304,8 @@ pub fn unix_millis(time: SystemTime) -> i64 {
 
 fn launch(options: &Options, folder: &Path, port: u16, tls_port: Option<u16>) -> Result<Process, String> {
     let shown = folder.display();
-    let mut lines = vec![
-        format!("port {port}"),
-        "bind 127.0.0.1".into(),
-        format!("dir {shown}"),
-        "save \"\"".into(),
-        "daemonize no".into(),
-        "enable-debug-command yes".into(),
-    ];
+    let mut lines =
+        vec![format!("port {port}"), "bind 127.0.0.1".into(), format!("dir {shown}"), "save \"\"".into(), "daemonize no".into()];
     lines.extend(options.password.as_ref().map(|password| format!("requirepass {password}")));
     if options.socket {
         lines.push(format!("unixsocket {shown}/redis.sock"));
@@ -327,7 +324,7 @@ fn launch(options: &Options, folder: &Path, port: u16, tls_port: Option<u16>) ->
     std::fs::write(&config, lines.join("\n")).expect("redis.conf can be written");
     let log = folder.join("redis.log");
     std::fs::remove_file(&log).ok();
-    let mut command = process::mortal(process::find_program(&["redis-server", "valkey-server"]));
+    let mut command = process::mortal(process::find_server(PROGRAMS, &["redis-server", "valkey-server"]));
     command.arg(config).stdin(Stdio::null());
     process::log_to(&mut command, &log);
     let process = Process::spawn("redis-server", command);

@@ -16,14 +16,14 @@ pub(super) async fn examine(config: &Config) -> Examination {
     let store = match store::open(config).await {
         Ok(store) => store,
         Err(OpenError::Misfit(misfit)) => {
-            examination.add(Finding::fail("mapping", misfit.to_string(), "mend the configuration, or the table"));
+            examination.add(Finding::fail("mapping", misfit.to_string(), "fix the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {
             examination.unavailable(Finding::fail(
                 NAME,
                 error.to_string(),
-                "start the database, or mend database.url; no order closes without it",
+                "start the database, or fix database.url; no order closes without it",
             ));
             return examination;
         }
@@ -67,7 +67,7 @@ pub(super) async fn examine(config: &Config) -> Examination {
         Err(StoreError::Rejected(reason)) => examination.add(Finding::fail(
             CLOSING,
             reason,
-            "grant SELECT and UPDATE on the tables named in orders and close.sql, or mend orders.set, orders.filter and close.sql",
+            "grant SELECT and UPDATE on the tables named in orders and close.sql, or fix orders.set, orders.filter and close.sql",
         )),
         Err(error @ (StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_))) => examination.unavailable(Finding::fail(
             CLOSING,
@@ -106,12 +106,12 @@ fn index(name: &'static str, catalogue: &Catalogue, advice: &IndexAdvice, withou
 
 fn not_unique(config: &Config, catalogue: &Catalogue) -> Finding {
     let id = &config.orders.id;
-    let mend = if catalogue.table == TableKind::Partitioned {
+    let fix = if catalogue.table == TableKind::Partitioned {
         format!("see that no id comes twice; a partitioned table can have such an index only if {id} is what it is partitioned by")
     } else {
         catalogue.id_index.create.clone()
     };
-    Finding::warn("id index", format!("no unique index on {id} alone; if an id came to stand in two rows, neither would close"), mend)
+    Finding::warn("id index", format!("no unique index on {id} alone; if an id came to stand in two rows, neither would close"), fix)
 }
 
 fn time_zone(catalogue: &Catalogue) -> Finding {

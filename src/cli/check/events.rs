@@ -59,7 +59,7 @@ fn webhook(webhook: &Webhook, backlog: &[Backlog]) -> Finding {
     const NAME: &str = "webhook";
     let found = format!("{}: {}{}", webhook.name, webhook.url, waiting(webhook.name.as_str(), backlog));
     if let Err(reason) = Endpoint::new(webhook) {
-        return Finding::fail(NAME, reason, format!("mend events.webhooks, {}", webhook.name));
+        return Finding::fail(NAME, reason, format!("fix events.webhooks, {}", webhook.name));
     }
     if webhook.url.is_readable() {
         return Finding::warn(NAME, format!("{found}; what is sent there can be read on its way"), "use https://");

@@ -20,7 +20,7 @@ pub(super) async fn examine(redis: &Redis) -> Examination {
             examination.unavailable(Finding::fail(
                 "redis",
                 format!("{} can't be reached: {error}", address(redis)),
-                "start Redis, or mend redis.url; until then orders are closed by the sweep alone",
+                "start Redis, or fix redis.url; until then orders are closed by the sweep alone",
             ));
             return examination;
         }
@@ -69,11 +69,11 @@ async fn notifications(commands: &Commands, redis: &Redis, examination: &mut Exa
         return Published::Yes;
     }
     let found = format!("notify-keyspace-events is {flags:?}, so expired keys are not published");
-    let mend = redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", &with_flags(&flags)]);
+    let fix = redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", &with_flags(&flags)]);
     examination.add(if redis.enable_notifications {
-        Finding::warn(NAME, format!("{found}; `order-closer run` mends that itself, where it is allowed to"), mend)
+        Finding::warn(NAME, format!("{found}; `order-closer run` fixes that itself, where it is allowed to"), fix)
     } else {
-        Finding::fail(NAME, found, mend)
+        Finding::fail(NAME, found, fix)
     });
     Published::No
 }
@@ -166,13 +166,13 @@ async fn probe(commands: &Commands, redis: &Redis, published: Published, examina
     }
     drop(subscriber);
     let found = "expired, but no notification came; orders are closed by the pacer and the sweep";
-    let mend = format!(
+    let fix = format!(
         "{}, and see that redis.url names the primary",
         redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", EXPIRED_FLAGS])
     );
     examination.add(match published {
         // Said above, with the right command.
-        Published::No => Finding::warn(NAME, found, "mend notify-keyspace-events as said above"),
-        Published::Yes | Published::Unknown => Finding::fail(NAME, found, mend),
+        Published::No => Finding::warn(NAME, found, "fix notify-keyspace-events as said above"),
+        Published::Yes | Published::Unknown => Finding::fail(NAME, found, fix),
     });
 }

@@ -38,10 +38,10 @@ async fn indexes_that_are_missing_are_made_by_what_is_printed() {
             Kind::Sqlite => "\"orders\"".into(),
         };
         for name in ["sweep index", "id index"] {
-            assert!(report.mend(name).contains(&format!(" ON {whole} (")), "{}", report.mend(name));
+            assert!(report.fix(name).contains(&format!(" ON {whole} (")), "{}", report.fix(name));
         }
-        database.execute(report.mend("sweep index")).await;
-        database.execute(report.mend("id index")).await;
+        database.execute(report.fix("sweep index")).await;
+        database.execute(report.fix("id index")).await;
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
     }
 }
@@ -56,7 +56,7 @@ async fn an_id_that_is_not_unique() {
         let report = Report::of(&settings, 0).await;
         assert_eq!(report.wrong(), ["id index"], "{kind:?}");
         report.assert("id index", "warn", "no unique index on order_no alone; if an id came to stand in two rows");
-        database.execute(report.mend("id index")).await;
+        database.execute(report.fix("id index")).await;
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
     }
 }
@@ -120,11 +120,11 @@ async fn a_table_partitioned_by_another_column() {
             .await;
         let report = Report::of(&settings, 0).await;
         assert_eq!(report.wrong(), ["sweep index", "id index"], "{kind:?}");
-        database.execute(report.mend("sweep index")).await;
-        database.execute(report.mend("id index")).await;
+        database.execute(report.fix("sweep index")).await;
+        database.execute(report.fix("id index")).await;
         let report = Report::of(&settings, 0).await;
         assert_eq!(report.wrong(), ["id index"], "{kind:?}");
-        assert!(report.mend("id index").contains("partitioned by"), "{:#?}", report.findings);
+        assert!(report.fix("id index").contains("partitioned by"), "{:#?}", report.findings);
     }
 }
 
@@ -138,8 +138,8 @@ async fn a_view() {
         let report = Report::of(&settings.set("orders.table", "open_orders"), 0).await;
         assert_eq!(report.wrong(), ["sweep index", "id index"], "{kind:?}");
         report.assert("sweep index", "warn", "orders.table is a view");
-        assert!(report.mend("sweep index").contains("table beneath"), "{:#?}", report.findings);
-        assert!(report.mend("sweep index").contains("status, expires_at, order_no"), "{:#?}", report.findings);
+        assert!(report.fix("sweep index").contains("table beneath"), "{:#?}", report.findings);
+        assert!(report.fix("sweep index").contains("status, expires_at, order_no"), "{:#?}", report.findings);
     }
 }
 
@@ -153,8 +153,8 @@ async fn long_texts_in_mariadb() {
         let settings = settings.set("orders.unpaid", "pending").set("orders.closed", "closed");
         let report = Report::of(&settings, 0).await;
         assert_eq!(report.wrong(), ["sweep index", "id index"], "{text}");
-        database.execute(report.mend("sweep index")).await;
-        database.execute(report.mend("id index")).await;
+        database.execute(report.fix("sweep index")).await;
+        database.execute(report.fix("id index")).await;
         let report = Report::of(&settings, 0).await;
         assert_eq!(report.wrong(), [] as [&str; 0], "{text}");
         report.assert("id index", "ok", "order_closer_id");
@@ -178,7 +178,7 @@ async fn a_database_that_takes_no_changes() {
         let settings = shop.settings_with(&redis).set("database.url", url);
         let report = Report::of(&settings, 69).await;
         assert_eq!(report.wrong(), ["closing"], "{kind:?}");
-        assert!(report.mend("closing").contains("replica"), "{:#?}", report.findings);
+        assert!(report.fix("closing").contains("replica"), "{:#?}", report.findings);
         order_closer(&settings, &["reconcile"]).await.expect_code(69);
     }
 }
@@ -202,7 +202,7 @@ async fn sqlite_texts_from_further_east_than_the_sweep() {
     let report = Report::of(&settings, 78).await;
     assert_eq!(report.wrong(), ["sample deadline"]);
     report.assert("sample deadline", "fail", "order 2: expires_at is ");
-    assert!(report.mend("sample deadline").contains("database.time_zone"), "{:#?}", report.findings);
+    assert!(report.fix("sample deadline").contains("database.time_zone"), "{:#?}", report.findings);
     let mended = settings.set("database.time_zone", "+08:00");
     assert_eq!(Report::of(&mended, 0).await.wrong(), [] as [&str; 0]);
     let report = order_closer(&mended, &["reconcile", "--json"]).await.expect_code(0).json();
@@ -273,7 +273,7 @@ async fn a_user_who_may_not_update() {
         let report = Report::of(&settings, 78).await;
         assert_eq!(report.wrong(), ["closing"], "{kind:?}");
         report.assert("closing", "fail", "denied");
-        assert!(report.mend("closing").contains("grant SELECT and UPDATE"), "{:#?}", report.findings);
+        assert!(report.fix("closing").contains("grant SELECT and UPDATE"), "{:#?}", report.findings);
         shop.database.execute(&grant).await;
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
         shop.database
@@ -298,7 +298,7 @@ async fn policies_that_may_hide_orders() {
     let settings = shop.settings_with(&redis).set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
     let report = Report::of(&settings, 0).await;
     assert_eq!(report.wrong(), ["row security"]);
-    assert!(report.mend("row security").contains("BYPASSRLS"), "{:#?}", report.findings);
+    assert!(report.fix("row security").contains("BYPASSRLS"), "{:#?}", report.findings);
     shop.database.execute(&format!("ALTER ROLE {name} BYPASSRLS")).await;
     assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
     shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;

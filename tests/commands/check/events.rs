@@ -11,7 +11,7 @@ async fn tables_and_targets() {
         let settings = shop.settings_with(&redis).add(&receiver.webhook("till", ""));
         let report = Report::of(&settings, 78).await;
         report.assert("own tables", "fail", "no tables order_closer_*");
-        assert!(report.mend("own tables").contains("order-closer migrate"));
+        assert!(report.fix("own tables").contains("order-closer migrate"));
         order_closer(&settings, &["migrate"]).await.expect_code(0);
         shop.order(1, -1_000).await;
         order_closer(&settings, &["close", "1"]).await.expect_code(0);
@@ -24,7 +24,7 @@ async fn tables_and_targets() {
         let report = Report::of(&renamed, 0).await;
         assert_eq!(report.wrong(), ["targets"], "{kind:?}");
         report.assert("targets", "warn", "till is not in the configuration, 1 waiting");
-        let (_, sql) = report.mend("targets").split_once("give up what waits: ").expect("some SQL");
+        let (_, sql) = report.fix("targets").split_once("give up what waits: ").expect("some SQL");
         shop.database.execute(sql).await;
         assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
         // Named, but told nothing, with or without tables.
@@ -34,7 +34,7 @@ async fn tables_and_targets() {
             assert_eq!(report.wrong(), ["events"], "{kind:?}");
             report.assert("own tables", "ok", tables);
             report.assert("events", "warn", "are told nothing: desk");
-            assert!(report.mend("events").contains("enabled = true"));
+            assert!(report.fix("events").contains("enabled = true"));
         };
         told_nothing("version 2").await;
         shop.database.execute("DELETE FROM order_closer_migrations WHERE version > 1").await;

@@ -37,7 +37,7 @@ async fn notifications_that_are_off_and_stay_off() {
         report.assert("notifications", "fail", &format!("notify-keyspace-events is {before:?}"));
         report.assert("probe key", "warn", "no notification came");
         assert_eq!(redis.config_get("notify-keyspace-events"), before, "check changes no setting");
-        run_printed(report.mend("notifications"));
+        run_printed(report.fix("notifications"));
         let after: BTreeSet<char> = redis.config_get("notify-keyspace-events").chars().collect();
         assert_eq!(after, format!("{flags}Ex").chars().collect());
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
@@ -51,7 +51,7 @@ async fn notifications_that_the_daemon_will_switch_on() {
     let (_shop, settings) = shop_and_settings(&redis).await;
     let report = Report::of(&settings, 0).await;
     report.assert("notifications", "warn", "`order-closer run`");
-    run_printed(report.mend("notifications"));
+    run_printed(report.fix("notifications"));
     assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
 }
 
@@ -66,7 +66,7 @@ async fn keys_that_may_be_evicted() {
     let report = Report::of(&settings, 0).await;
     assert_eq!(report.wrong(), ["eviction"]);
     report.assert("eviction", "warn", "allkeys-lru");
-    run_printed(report.mend("eviction"));
+    run_printed(report.fix("eviction"));
     assert_eq!(redis.config_get("maxmemory-policy"), "noeviction");
     Report::of(&settings, 0).await.assert("eviction", "ok", "noeviction");
 }
@@ -81,7 +81,7 @@ async fn keys_that_a_restart_loses() {
     redis.command(&["CONFIG", "SET", "save", "3600 1"]);
     Report::of(&settings, 0).await.assert("persistence", "ok", "snapshots (3600 1)");
     redis.command(&["CONFIG", "SET", "save", ""]);
-    run_printed(report.mend("persistence"));
+    run_printed(report.fix("persistence"));
     Report::of(&settings, 0).await.assert("persistence", "ok", "appendonly is yes");
 }
 
@@ -126,10 +126,10 @@ async fn the_printed_command_reaches_the_server() {
         redis.command(&["CONFIG", "SET", "notify-keyspace-events", ""]);
         let settings = shop.settings().set("redis.url", url.as_str()).set("redis.ca_file", redis.ca_file().display().to_string());
         let report = Report::of(&settings, 0).await;
-        let mend = report.mend("notifications");
-        assert!(mend.contains(&has), "{has:?} expected: {mend}");
-        run_printed(mend);
-        assert_eq!(redis.config_get("notify-keyspace-events"), "xE", "{mend}");
+        let fix = report.fix("notifications");
+        assert!(fix.contains(&has), "{has:?} expected: {fix}");
+        run_printed(fix);
+        assert_eq!(redis.config_get("notify-keyspace-events"), "xE", "{fix}");
     }
 }
 
@@ -164,7 +164,7 @@ async fn a_user_without_the_channel() {
         let report = Report::of(&settings, 78).await;
         assert_eq!(report.wrong(), ["probe key"]);
         report.assert("probe key", "fail", "subscription");
-        let (_, rules) = report.mend("probe key").rsplit_once(": ").expect("rules behind a colon");
+        let (_, rules) = report.fix("probe key").rsplit_once(": ").expect("rules behind a colon");
         let words: Vec<&str> = ["ACL", "SETUSER", "closer"].into_iter().chain(rules.split(' ')).collect();
         redis.command(&words);
         assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0], "{rules}");
@@ -185,7 +185,7 @@ async fn a_user_with_few_rights() {
     let report = Report::of(&settings, 0).await;
     assert_eq!(report.wrong(), ["redis", "clocks", "notifications", "eviction", "persistence"]);
     report.assert("probe key", "ok", "its notification came");
-    let advice: Vec<&str> = ["redis", "clocks", "notifications"].map(|name| report.mend(name)).into();
+    let advice: Vec<&str> = ["redis", "clocks", "notifications"].map(|name| report.fix(name)).into();
     assert!(advice[0].contains("+info") && advice[1].contains("+time") && advice[2].contains("+config|get"), "{advice:?}");
 }
 

@@ -1,4 +1,7 @@
-//! How much a target is trusted: how many deliveries at a time, and how soon the next.
+//! A circuit breaker for each target: how many deliveries at a time, and how soon the next.
+//!
+//! Closed, it lets through as many as the target takes at once. After some failures in a row it opens, and lets one
+//! through after each of growing pauses, until one succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -21,9 +24,9 @@ pub(super) enum Sign {
     StillInTrouble,
 }
 
-/// What is known of a target.
+/// Lets deliveries to one target through, or not.
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct Breaker {
     /// Failures since the last success.
     failures: u32,
     /// How often it has failed since the time of trouble began, counted once for each pause.
@@ -36,7 +39,7 @@ pub(super) struct Health {
     retry: Retry,
 }
 
-impl Health {
+impl Breaker {
     pub(super) fn new(retry: &Retry) -> Self {
         let longest = retry.max.get().min(LONGEST_PAUSE);
         let retry = Retry { attempts: u32::MAX, initial: retry.initial, max: Span::from(longest) };
@@ -91,57 +94,57 @@ impl Health {
 mod tests {
     use super::*;
 
-    fn health() -> Health {
-        Health::new(&Retry { attempts: 3, initial: Span::from_secs(5), max: Span::from_secs(7_200) })
+    fn closed() -> Breaker {
+        Breaker::new(&Retry { attempts: 3, initial: Span::from_secs(5), max: Span::from_secs(7_200) })
     }
 
-    fn troubled() -> Health {
-        let mut health = health();
+    fn troubled() -> Breaker {
+        let mut breaker = closed();
         for _ in 1..TROUBLE {
-            assert_eq!(health.failed(Instant::now(), None), Sign::None);
-            assert_eq!(health.room(8, 0), 8);
+            assert_eq!(breaker.failed(Instant::now(), None), Sign::None);
+            assert_eq!(breaker.room(8, 0), 8);
         }
-        assert_eq!(health.failed(Instant::now(), None), Sign::Trouble);
-        health
+        assert_eq!(breaker.failed(Instant::now(), None), Sign::Trouble);
+        breaker
     }
 
     #[test]
     fn a_target_that_fails_in_a_row_is_asked_less_often() {
-        let mut health = troubled();
-        assert_eq!(health.room(8, 0), 0, "not before a pause");
-        health.pause_until = None;
-        assert_eq!((health.room(8, 0), health.room(8, 1)), (1, 0), "one at a time");
-        assert!(health.succeeded());
-        assert_eq!((health.room(8, 0), health.room(8, 5)), (8, 3));
+        let mut breaker = troubled();
+        assert_eq!(breaker.room(8, 0), 0, "not before a pause");
+        breaker.pause_until = None;
+        assert_eq!((breaker.room(8, 0), breaker.room(8, 1)), (1, 0), "one at a time");
+        assert!(breaker.succeeded());
+        assert_eq!((breaker.room(8, 0), breaker.room(8, 5)), (8, 3));
     }
 
     #[test]
     fn only_a_new_question_is_a_new_sign() {
-        let mut health = troubled();
-        let pause = health.pause_until;
-        assert_eq!(health.failed(Instant::now(), None), Sign::None, "it began before");
-        assert_eq!(health.pause_until, pause);
-        health.pause_until = None;
-        assert_eq!(health.failed(Instant::now(), None), Sign::StillInTrouble);
+        let mut breaker = troubled();
+        let pause = breaker.pause_until;
+        assert_eq!(breaker.failed(Instant::now(), None), Sign::None, "it began before");
+        assert_eq!(breaker.pause_until, pause);
+        breaker.pause_until = None;
+        assert_eq!(breaker.failed(Instant::now(), None), Sign::StillInTrouble);
     }
 
     #[test]
     fn a_wish_for_rest_is_granted_whatever_succeeds_meanwhile() {
-        let mut health = health();
+        let mut breaker = closed();
         let now = Instant::now();
-        health.failed(now, Some(Duration::from_mins(1)));
-        health.succeeded();
-        health.failed(now, Some(Duration::from_secs(1)));
-        assert_eq!(health.room(8, 0), 0);
-        assert_eq!(health.rest_until, Some(now + Duration::from_mins(1)));
+        breaker.failed(now, Some(Duration::from_mins(1)));
+        breaker.succeeded();
+        breaker.failed(now, Some(Duration::from_secs(1)));
+        assert_eq!(breaker.room(8, 0), 0);
+        assert_eq!(breaker.rest_until, Some(now + Duration::from_mins(1)));
     }
 
     #[test]
     fn pauses_end_after_half_a_minute_even_after_a_year() {
-        let mut health = health();
-        (health.failures, health.pauses) = (u32::MAX, u32::MAX);
+        let mut breaker = closed();
+        (breaker.failures, breaker.pauses) = (u32::MAX, u32::MAX);
         let now = Instant::now();
-        health.failed(now, None);
-        assert!(health.pause_until.is_some_and(|until| until <= now + LONGEST_PAUSE));
+        breaker.failed(now, None);
+        assert!(breaker.pause_until.is_some_and(|until| until <= now + LONGEST_PAUSE));
     }
 }

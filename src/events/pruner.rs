@@ -1,4 +1,4 @@
-//! Keeps our own tables small: prunes old events in small pieces, and forgets dead letters of orders that
+//! Keeps our own tables small: deletes old events in small pieces, and forgets dead letters of orders that
 //! somebody has settled meanwhile.
 
 use std::{
@@ -22,9 +22,9 @@ const EVERY: Duration = Duration::from_mins(1);
 /// long as that took, for closures come first.
 const PIECE: u32 = 500;
 
-/// Tidies up until it is told to stop.
+/// Prunes until it is told to stop.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Pruner {
     /// The orders, and our own tables beside them.
     pub store: Arc<dyn Store>,
     /// For how long events are kept.
@@ -33,18 +33,18 @@ pub struct Keeper {
     pub stop: CancellationToken,
 }
 
-impl Keeper {
-    /// Tidies up every minute.
+impl Pruner {
+    /// Prunes every minute.
     pub async fn run(self) {
         while !self.stop.is_cancelled() {
-            let tidying = async {
+            let pruning = async {
                 if let Err(error) = self.run_once().await {
                     warn!(%error, "old events could not be pruned; trying again");
                 }
                 tokio::time::sleep(EVERY).await;
             };
             tokio::select! {
-                () = tidying => {}
+                () = pruning => {}
                 () = self.stop.cancelled() => {}
             }
         }
