@@ -142,8 +142,7 @@ pub trait Store: fmt::Debug + Send + Sync {
 pub enum LockWait {
     /// As long as a statement that commits by itself takes: 20 ms, where the database counts so finely.
     Briefly,
-    /// As little as the database knows: 1 ms in PostgreSQL, not at all in MariaDB (where a statement that scans then fails at
-    /// each locked row, also where it would not change it), 1 s in MySQL.
+    /// Hardly at all: 1 ms in PostgreSQL, as long as such a statement mostly takes in MariaDB, 1 s in MySQL.
     Never,
     /// A second: for an order that was held again and again, perhaps each time by another transaction.
     Patiently,
@@ -154,8 +153,8 @@ pub enum LockWait {
 pub struct Limits {
     /// How long each waits for a lock.
     pub wait: LockWait,
-    /// How long each may take at all before that counts as a lock, when it waits briefly: for MariaDB, which waits for locks by
-    /// whole seconds.
+    /// How long each may take at all before that counts as a lock, unless it waits patiently: for MariaDB, which waits for
+    /// locks by whole seconds.
     pub statement: Duration,
 }
 

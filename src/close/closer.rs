@@ -198,7 +198,7 @@ impl Closer {
 
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
-        let limits = Limits { wait, statement: shared.pace.limit(batch.len()) };
+        let limits = Limits { wait, statement: shared.pace.limit(wait, batch.len()) };
         let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, limits);
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {

@@ -1,7 +1,7 @@
 //! How long a statement may take before it is taken for one that waits for a lock, where the database can't tell.
 //!
-//! Generous by what closures have taken of late: a database that is slow must not be taken for one whose rows are held. What
-//! was too strict is found out by an order that waits patiently, and closes.
+//! By what closures have taken of late: a database that is slow must not be taken for one whose rows are held. What was too
+//! strict is found out by an order that waits patiently, and closes.
 
 use std::{
     future::Future,
@@ -11,34 +11,67 @@ use std::{
 
 use tokio::time::Instant;
 
-/// What a statement may take, whatever its orders, at the least.
-const AT_ALL: Duration = Duration::from_millis(30);
-
-/// What it may take for each order, at the least.
-const PER_ORDER: Duration = Duration::from_micros(100);
-
-/// No statement gets more.
-const LONGEST: Duration = Duration::from_secs(1);
+use crate::store::LockWait;
 
 /// A batch of so many orders tells what each takes; a smaller one, what the rest does.
 const MANY: usize = 20;
 
-/// What closures have taken of late.
-#[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<Taken>);
+/// No statement gets more.
+const LONGEST: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Taken {
+/// The time for whatever is not done for each order, and for each.
+#[derive(Debug, Clone, Copy)]
+struct Time {
     at_all: Duration,
     per_order: Duration,
 }
 
+impl Time {
+    const ZERO: Self = Self { at_all: Duration::ZERO, per_order: Duration::ZERO };
+
+    /// What a statement that waits briefly has at the least: several times what most take.
+    const BRIEFLY: Self = Self { at_all: Duration::from_millis(30), per_order: Duration::from_micros(100) };
+
+    /// What one has that hardly waits.
+    const NEVER: Self = Self { at_all: Duration::from_millis(5), per_order: Duration::from_micros(50) };
+
+    fn for_orders(self, orders: usize) -> Duration {
+        self.at_all + self.per_order.saturating_mul(u32::try_from(orders).unwrap_or(u32::MAX))
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { at_all: self.at_all.max(other.at_all), per_order: self.per_order.max(other.per_order) }
+    }
+}
+
+/// What closures have taken of late.
+#[derive(Debug)]
+pub(super) struct Pace(Mutex<Taken>);
+
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    mostly: Time,
+    at_most: Time,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self(Mutex::new(Taken { mostly: Time::ZERO, at_most: Time::ZERO }))
+    }
+}
+
 impl Pace {
     /// How long a statement may take for so many orders.
-    pub(super) fn limit(&self, orders: usize) -> Duration {
-        let taken = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let orders = u32::try_from(orders).unwrap_or(u32::MAX);
-        (AT_ALL.max(taken.at_all * 3) + PER_ORDER.max(taken.per_order * 3).saturating_mul(orders)).min(LONGEST)
+    pub(super) fn limit(&self, wait: LockWait, orders: usize) -> Duration {
+        let Taken { mostly, at_most } = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = match wait {
+            // A closure is several statements, so this leaves each of them some time to wait.
+            LockWait::Never => mostly.max(Time::NEVER),
+            LockWait::Briefly | LockWait::Patiently => {
+                Time { at_all: at_most.at_all * 3, per_order: at_most.per_order * 3 }.max(Time::BRIEFLY)
+            }
+        };
+        time.for_orders(orders).min(LONGEST)
     }
 
     /// Runs a closure of so many orders, and learns from one that succeeds.
@@ -51,15 +84,17 @@ impl Pace {
         result
     }
 
-    /// The slowest of late counts, and is forgotten by and by.
     fn learn(&self, orders: usize, took: Duration) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if orders < MANY {
-            taken.at_all = took.max(taken.at_all.mul_f64(0.9));
+        let Taken { mostly, at_most } = &mut *taken;
+        let (mostly, at_most, took) = if orders < MANY {
+            (&mut mostly.at_all, &mut at_most.at_all, took)
         } else {
-            let each = took / u32::try_from(orders).unwrap_or(u32::MAX);
-            taken.per_order = each.max(taken.per_order.mul_f64(0.9));
-        }
+            (&mut mostly.per_order, &mut at_most.per_order, took / u32::try_from(orders).unwrap_or(u32::MAX))
+        };
+        *mostly = mostly.mul_f64(0.8) + took.mul_f64(0.2);
+        // The slowest is forgotten by and by.
+        *at_most = at_most.mul_f64(0.9).max(took);
     }
 }
 
@@ -78,15 +113,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_database_is_given_time_and_a_quick_one_is_not() {
         let pace = Pace::default();
-        assert_eq!(pace.limit(1), AT_ALL + PER_ORDER);
+        let quick = [Time::NEVER.for_orders(1), Time::BRIEFLY.for_orders(1)];
+        let limits = || [LockWait::Never, LockWait::Briefly].map(|wait| pace.limit(wait, 1));
+        assert_eq!(limits(), quick);
         close(&pace, 1, Duration::from_millis(100)).await;
-        assert!(pace.limit(1) >= Duration::from_millis(300));
+        assert!(limits()[1] >= Duration::from_millis(300) && limits()[0] < Duration::from_millis(30), "{:?}", limits());
         for _ in 0..50 {
             close(&pace, 1, Duration::from_millis(2)).await;
         }
-        assert_eq!(pace.limit(1), AT_ALL + PER_ORDER);
-        close(&pace, 100, Duration::from_millis(100)).await;
-        assert!(pace.limit(200) >= Duration::from_millis(600));
-        assert_eq!(pace.limit(100_000), LONGEST);
+        assert_eq!(limits(), quick);
+        for _ in 0..50 {
+            close(&pace, 100, Duration::from_millis(100)).await;
+        }
+        assert!(pace.limit(LockWait::Briefly, 200) >= Duration::from_millis(600));
+        assert!(pace.limit(LockWait::Never, 200) >= Duration::from_millis(190));
+        assert_eq!(pace.limit(LockWait::Briefly, 100_000), LONGEST);
     }
 }

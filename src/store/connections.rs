@@ -151,7 +151,7 @@ impl<D: Dialect> Connections<D> {
             let made = self.made.load(Ordering::Relaxed);
             let mut session = self.session(&self.closing).await?;
             let refused = self.refused.load(Ordering::Relaxed);
-            session.limited(D::LIMITED_BY_TIME && limits.wait == LockWait::Briefly);
+            session.limited(D::LIMITED_BY_TIME && limits.wait != LockWait::Patiently);
             let begun = tokio::time::timeout(ANSWER, session.begin(D::begin(limits, refused))).await;
             match begun.unwrap_or_else(|_| Err(StoreError::Unavailable(no_answer(ANSWER)))) {
                 Ok(()) => {

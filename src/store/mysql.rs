@@ -38,7 +38,7 @@ use statements::Orders;
 
 /// What a new session runs first. READ COMMITTED: under the default level, REPEATABLE READ, locks cover the gaps between
 /// rows as well. A lock is waited for a second, the least that MySQL knows. MariaDB knows 0, but with it a statement that
-/// scans fails at each locked row, also where it would not change it: a brief wait is ended by the statement's own limit
+/// scans fails at each locked row, also where it would not change it: a shorter wait is ended by the statement's own limit
 /// ([`Limits::statement`]). A payment waits behind a
 /// transaction of ours no longer than the others say, should this process hang or a statement not end: MySQL
 /// can only give up idle sessions as a whole; MariaDB reads what stands in its comment.
@@ -110,15 +110,10 @@ impl Dialect for MySql {
     fn begin(limits: Limits, refused: bool) -> SqlStr {
         let Limits { wait, statement } = limits;
         let proof = Self::proof(refused);
-        let (wait, statement) = match wait {
-            // MySQL makes 1 of it, the least that it knows.
-            LockWait::Never => (0, LONGEST_STATEMENT),
-            LockWait::Briefly => (1, statement),
-            LockWait::Patiently => (1, LONGEST_STATEMENT),
-        };
+        let limit = if wait == LockWait::Patiently { LONGEST_STATEMENT } else { statement };
         sql(format!(
-            "SET SESSION innodb_lock_wait_timeout = {wait} /*M!100300 , SESSION max_statement_time = {} */; START TRANSACTION; {proof}",
-            statement.as_secs_f64()
+            "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = {} */; START TRANSACTION; {proof}",
+            limit.as_secs_f64()
         ))
     }
 

@@ -84,7 +84,7 @@ pub(super) async fn read(
         listed: format!("{id_name} IN (:ids){}", id.exactly(id_name)),
         // MariaDB, by its comment, with a time limit for locks, since SKIP LOCKED without any fails at the first locked row
         // ("Operation not permitted").
-        locking: Some("/*M! SET STATEMENT innodb_lock_wait_timeout = 1, max_statement_time = 10 FOR */ "),
+        locking: Some("/*M! SET STATEMENT max_statement_time = 10 FOR */ "),
         swept: literals.unpaid.iter().map(|status| has_status(std::slice::from_ref(status))).collect(),
         is_unpaid: any_swept.clone(),
         is_closed: has_status(std::slice::from_ref(&literals.closed)),
