@@ -28,8 +28,8 @@ use crate::{
 const PAGES: usize = 8;
 const LATER: usize = 65_536;
 
-/// How often a rehearsal is tried again that meets locks, and after which pause.
-const REHEARSALS: u32 = 20;
+/// For how long a rehearsal is tried again that meets locks, and after which pause.
+const REHEARSAL_PATIENCE: Duration = Duration::from_secs(1);
 const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the daemon stopped, other than because it was asked to.
@@ -108,11 +108,11 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
     store::tables_for(&config.events, store.as_ref())?;
-    let mut tries = 0;
+    let began = Instant::now();
     loop {
         match store::rehearse(store.as_ref()).await {
             // It meets those who close orders just now; a lock that lasts is another matter.
-            Err(StoreError::Locked(_) | StoreError::Conflict(_)) if tries < REHEARSALS => tries += 1,
+            Err(StoreError::Locked(_) | StoreError::Conflict(_)) if began.elapsed() < REHEARSAL_PATIENCE => {}
             rehearsed => return Ok(rehearsed.map(|()| store)?),
         }
         tokio::time::sleep(REHEARSAL_PAUSE).await;

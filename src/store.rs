@@ -86,6 +86,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
 
+    /// Whether it is another database than when this was asked last, or when the store was opened: a restored backup, or
+    /// a standby that took over.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn is_another(&self) -> Result<bool, StoreError>;
+
     /// Makes one connection, beside those that are in use, and shows that the database takes writes; within a second.
     ///
     /// # Errors
@@ -136,13 +143,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn close(&self);
 }
 
-/// How long a transaction waits for a lock that another transaction holds, before it gives up with
-/// [`StoreError::Locked`]. Rows of orders are never waited for, but by [`Transaction::close_due`].
+/// How a transaction waits for a lock that another transaction holds, before it gives up with [`StoreError::Locked`]. Rows
+/// of orders are never waited for, but by [`Transaction::close_due`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockWait {
-    /// As long as a statement that commits by itself takes: 20 ms, where the database counts so finely.
+    /// As long as a transaction of ours may take.
     Briefly,
-    /// Hardly at all: 1 ms in PostgreSQL, as long as such a statement mostly takes in MariaDB, 1 s in MySQL.
+    /// Hardly at all.
     Never,
     /// A second: for an order that was held again and again, perhaps each time by another transaction.
     Patiently,
@@ -151,8 +158,10 @@ pub enum LockWait {
 /// How long the statements of a transaction may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long each waits for a lock.
+    /// How each waits for a lock.
     pub wait: LockWait,
+    /// How long, unless it waits patiently, where the database counts so finely.
+    pub lock: Duration,
     /// How long each may take at all before that counts as a lock, unless it waits patiently: for MariaDB, which waits for
     /// locks by whole seconds.
     pub statement: Duration,
@@ -160,7 +169,7 @@ pub struct Limits {
 
 impl Limits {
     /// For a statement of which nothing is known.
-    pub const BRIEF: Self = Self { wait: LockWait::Briefly, statement: Duration::from_secs(1) };
+    pub const BRIEF: Self = Self { wait: LockWait::Briefly, lock: Duration::from_millis(20), statement: Duration::from_secs(1) };
 }
 
 /// What an update of orders has done.

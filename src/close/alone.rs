@@ -1,8 +1,9 @@
-//! The lane of orders that are in nobody else's way: each goes in a transaction of its own that waits for no lock.
+//! The lane of orders that are in nobody else's way: they share a transaction with no order that has not failed.
 //!
 //! - *Suspects*: batches that failed as a whole. They are halved until the orders that cause it stand alone.
 //! - *Held*: another transaction holds the order's row, or one that its closure needs. Tried again after 20 ms, since most
-//!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are. Each waits for locks
+//!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are,
+//!   in groups, since then they are mostly held no longer. Each waits for locks
 //!   briefly at every fourth try, and at every eighth patiently, one order at a time.
 //! - *Rejected*: the database refuses the closure. Each rests ever longer between its tries, or, while
 //!   [`crate::close::trouble`] clears them of the blame, until one after the other is tried.
@@ -30,6 +31,9 @@ const HELD_COST: Duration = Duration::from_millis(3);
 /// A held order waits for its locks at the first of so many tries, briefly, and at the last of so many, patiently.
 const BRIEF_TRY: u32 = 4;
 const PATIENT_TRY: u32 = 8;
+
+/// So many of them are tried together when one of them has closed.
+const HOPEFUL: usize = 50;
 
 /// An order that waits for its next try.
 #[derive(Debug, Clone)]
@@ -120,8 +124,10 @@ impl Alone {
         if let Some(group) = self.suspects.pop() {
             return Next::Try(group, LockWait::Never);
         }
-        if let Some(waiting) = self.hopeful.pop_front() {
-            return self.hand_out(waiting);
+        if !self.hopeful.is_empty() {
+            let hopeful: Vec<Waiting> = self.hopeful.drain(..self.hopeful.len().min(HOPEFUL)).collect();
+            let group = hopeful.into_iter().map(|waiting| self.remember(waiting)).collect();
+            return Next::Try(group, LockWait::Briefly);
         }
         let held = self.held.first_key_value().map(|((at, _), _)| *at);
         let rejected = self.rejected.first_key_value().map(|((at, _), _)| trouble.next_probe().unwrap_or(*at));
@@ -141,7 +147,6 @@ impl Alone {
     }
 
     fn hand_out(&mut self, waiting: Waiting) -> Next {
-        let pending = waiting.pending.clone();
         let wait = if waiting.is_patient() && !self.in_hand.values().any(Waiting::is_patient) {
             LockWait::Patiently
         } else if waiting.tries % BRIEF_TRY == 1 {
@@ -149,8 +154,13 @@ impl Alone {
         } else {
             LockWait::Never
         };
+        Next::Try(vec![self.remember(waiting)], wait)
+    }
+
+    fn remember(&mut self, waiting: Waiting) -> Pending {
+        let pending = waiting.pending.clone();
         self.in_hand.insert(pending.id.clone(), waiting);
-        Next::Try(vec![pending], wait)
+        pending
     }
 
     /// What was known of an order that has been tried.

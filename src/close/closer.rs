@@ -24,11 +24,11 @@ use crate::{
         pace::Pace,
         transaction::{Failure, Way, lock_judge_update},
     },
-    store::{Limits, LockWait, OpenError, Store, StoreError},
+    store::{LockWait, OpenError, Store, StoreError},
 };
 
 /// For how long a batch is tried again that conflicts with others, as deadlocks do.
-const CONFLICT_PATIENCE: Duration = Duration::from_millis(400);
+const CONFLICT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// For how long a batch that has all of our turns asks for a lock, where the database itself does not wait so shortly.
 const LOCK_PATIENCE: Duration = Duration::from_millis(20);
@@ -157,7 +157,7 @@ impl Closer {
         loop {
             let way = if self.shared.fused_failed.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
             let failure = match self.attempt(&batch, way, wait, turn_since.is_some()).await {
-                Ok(looked) => return Ending::Looked(looked),
+                Ok(looked) => return Ending::Looked(self.unless_another(looked).await),
                 Err(failure) => failure,
             };
             debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
@@ -196,9 +196,22 @@ impl Closer {
         }
     }
 
+    /// In another database than the one in which they were closed, no closure of these orders was undone.
+    async fn unless_another(&self, looked: Vec<Looked>) -> Vec<Looked> {
+        let is_undone = |one: &Looked| one.outcome == Outcome::Undone;
+        if !looked.iter().any(is_undone) || !self.store.is_another().await.unwrap_or(false) {
+            return looked;
+        }
+        self.forget_closures();
+        let (undone, mut rest): (Vec<_>, Vec<_>) = looked.into_iter().partition(is_undone);
+        // To be looked at again by the next sweep.
+        rest.extend(undone.into_iter().map(|one| Looked { outcome: Outcome::NotDue { remaining: None }, ..one }));
+        rest
+    }
+
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
-        let limits = Limits { wait, statement: shared.pace.limit(wait, batch.len()) };
+        let limits = shared.pace.limits(wait, batch.len());
         let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, limits);
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {
@@ -237,8 +250,8 @@ fn outcome_of_one(ending: Ending) -> Ending {
     };
     let outcome = match error {
         StoreError::Locked(_) => Outcome::Locked { reason: error.to_string() },
-        StoreError::Rejected(reason) => Outcome::Rejected { reason },
-        StoreError::Conflict(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => Outcome::Rejected { reason: error.to_string() },
+        StoreError::Rejected(reason) | StoreError::Unavailable(reason) => Outcome::Rejected { reason },
+        StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string() },
     };
     Ending::Looked(batch.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }).collect())
 }

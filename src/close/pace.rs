@@ -1,6 +1,8 @@
-//! How long a statement may take before it is taken for one that waits for a lock, where the database can't tell.
+//! How long a lock is waited for, and how long a statement may take before it is taken for one that waits for a lock, where
+//! the database can't tell.
 //!
-//! By what closures have taken of late: a database that is slow must not be taken for one whose rows are held. What was too
+//! By what closures have taken of late: what is locked for as long as they last is not held, it is contended; and a
+//! database that is slow must not be taken for one whose rows are held. What was too
 //! strict is found out by an order that waits patiently, and closes.
 
 use std::{
@@ -11,10 +13,15 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::store::LockWait;
+use crate::store::{Limits, LockWait};
 
 /// A batch of so many orders tells what each takes; a smaller one, what the rest does.
 const MANY: usize = 20;
+
+/// A lock is waited for so long, at the least and at the most.
+const SHORTEST_LOCK: Duration = Duration::from_millis(1);
+const BRIEF_LOCK: Duration = Duration::from_millis(20);
+const LONGEST_LOCK: Duration = Duration::from_millis(200);
 
 /// No statement gets more.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -52,18 +59,29 @@ pub(super) struct Pace(Mutex<Taken>);
 struct Taken {
     mostly: Time,
     at_most: Time,
+    longest: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self(Mutex::new(Taken { mostly: Time::ZERO, at_most: Time::ZERO }))
+        Self(Mutex::new(Taken { mostly: Time::ZERO, at_most: Time::ZERO, longest: Duration::ZERO }))
     }
 }
 
 impl Pace {
+    /// The limits of a closure of so many orders.
+    pub(super) fn limits(&self, wait: LockWait, orders: usize) -> Limits {
+        let Taken { mostly, longest, .. } = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = match wait {
+            LockWait::Never => mostly.at_all.clamp(SHORTEST_LOCK, LONGEST_LOCK / 4),
+            LockWait::Briefly | LockWait::Patiently => longest.mul_f64(1.5).clamp(BRIEF_LOCK, LONGEST_LOCK),
+        };
+        Limits { wait, lock, statement: self.limit(wait, orders) }
+    }
+
     /// How long a statement may take for so many orders.
-    pub(super) fn limit(&self, wait: LockWait, orders: usize) -> Duration {
-        let Taken { mostly, at_most } = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn limit(&self, wait: LockWait, orders: usize) -> Duration {
+        let Taken { mostly, at_most, .. } = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let time = match wait {
             // A closure is several statements, so this leaves each of them some time to wait.
             LockWait::Never => mostly.max(Time::NEVER),
@@ -86,7 +104,8 @@ impl Pace {
 
     fn learn(&self, orders: usize, took: Duration) {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Taken { mostly, at_most } = &mut *taken;
+        taken.longest = taken.longest.mul_f64(0.9).max(took);
+        let Taken { mostly, at_most, .. } = &mut *taken;
         let (mostly, at_most, took) = if orders < MANY {
             (&mut mostly.at_all, &mut at_most.at_all, took)
         } else {

@@ -38,7 +38,7 @@ pub const fn most_transactions(workers: usize) -> usize {
 /// How long an order may be carried until it is due; a longer wait is left to the sweep's look ahead.
 const LONGEST_CARRY: Duration = Duration::from_mins(1);
 
-/// While an order was held this lately, a batch that meets a lock does not wait for it.
+/// While an order was held this lately, a batch that meets a lock needs no turn of its own to know why.
 const HELD_LATELY: Duration = Duration::from_secs(1);
 
 /// How soon an order that could not be given up is tried again.
@@ -131,7 +131,7 @@ impl Worker {
         loop {
             let began = Instant::now();
             let ending = match lane {
-                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.apart(batch, LockWait::Never).await,
+                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.apart(batch, wait).await,
                 Lane::Shared => self.closer.together(batch).await,
                 Lane::Alone => self.closer.apart(batch, wait).await,
             };

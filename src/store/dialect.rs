@@ -71,6 +71,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether an error says that the server takes no writes.
     fn refuses_to_write(error: &(dyn DatabaseError + 'static)) -> bool;
 
+    /// What tells this database from another one that may have taken its place.
+    ///
+    /// # Errors
+    /// As the database says, sorted; also where it may not be asked.
+    async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError>;
+
     /// Reads the catalogue.
     ///
     /// # Errors
@@ -120,6 +126,12 @@ pub(super) fn order_row<D: Driver>(columns: &mut Columns<'_, D>, locked: bool) -
         now: columns.number()?,
         locked,
     })
+}
+
+/// The text that is all that a statement answers.
+pub(super) fn text<D: Dialect>(rows: &[DriverRow<D>]) -> Result<String, StoreError> {
+    let row = rows.first().ok_or(sqlx::Error::RowNotFound);
+    row.and_then(|row| Columns::<D::Driver>::of(row).text()).map_err(sorted::<D>)
 }
 
 /// Sorts an error of the driver.

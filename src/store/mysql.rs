@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::{
-    SqlStr,
+    SqlSafeStr, SqlStr,
     error::DatabaseError,
     mysql::{MySqlConnectOptions, MySqlDatabaseError},
 };
@@ -25,7 +25,7 @@ use crate::{
         Limits, LockWait, Misfit, OpenError, Settings, StoreError,
         catalogue::Findings,
         connections::Plan,
-        dialect::{Dialect, Fragments, sorted},
+        dialect::{Dialect, Fragments, sorted, text},
         error::Class,
         session::Session,
         statement::{Parameters, sql},
@@ -145,6 +145,12 @@ impl Dialect for MySql {
 
     fn refuses_to_write(error: &(dyn DatabaseError + 'static)) -> bool {
         matches!(number(error), 1290 | 1792 | 1836)
+    }
+
+    // MariaDB has no identity of its own.
+    async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError> {
+        const IDENTITY: &str = "SELECT CONCAT_WS('/', @@hostname, @@port, @@server_id, @@datadir)";
+        text::<Self>(&session.execute(IDENTITY.into_sql_str()).await?)
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Orders, Fragments), OpenError> {

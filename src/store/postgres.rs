@@ -18,7 +18,7 @@ use crate::{
         Limits, LockWait, OpenError, Settings, StoreError,
         catalogue::Findings,
         connections::Plan,
-        dialect::{Dialect, Fragments, List},
+        dialect::{Dialect, Fragments, List, text},
         error::Class,
         session::Session,
         statement::{Parameters, sql},
@@ -73,12 +73,9 @@ impl Dialect for Postgres {
     fn begin(limits: Limits, _: bool) -> SqlStr {
         // An UPDATE can't skip locked rows: it waits for a payment that is just committing, and for a longer one it gives
         // up, so that the others can close. Zero would mean to wait for ever.
-        match limits.wait {
-            LockWait::Briefly => concat!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '20ms'; ", read_only!()),
-            LockWait::Never => concat!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '1ms'; ", read_only!()),
-            LockWait::Patiently => concat!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '1s'; ", read_only!()),
-        }
-        .into_sql_str()
+        let lock = if limits.wait == LockWait::Patiently { Duration::from_secs(1) } else { limits.lock };
+        let lock = lock.as_millis().max(1);
+        sql(format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; {}", read_only!()))
     }
 
     fn proof(_: bool) -> &'static str {
@@ -105,6 +102,12 @@ impl Dialect for Postgres {
 
     fn refuses_to_write(error: &(dyn DatabaseError + 'static)) -> bool {
         error.code().is_some_and(|code| code == READ_ONLY)
+    }
+
+    // A standby that was promoted, or a server restored to a point in time, begins a new timeline.
+    async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError> {
+        const IDENTITY: &str = "SELECT s.system_identifier || '/' || c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c";
+        text::<Self>(&session.execute(IDENTITY.into_sql_str()).await?)
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {

@@ -6,7 +6,7 @@ mod deadline;
 mod outbox;
 mod statements;
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -109,6 +109,13 @@ impl Dialect for Sqlite {
     // A file that can't be written does not become another one by being opened again.
     fn refuses_to_write(_: &(dyn DatabaseError + 'static)) -> bool {
         false
+    }
+
+    // A backup that was put in its place is another file.
+    async fn identity(&self, _: &mut Session<Self>) -> Result<String, StoreError> {
+        let options: SqliteConnectOptions = self.url.secret().parse().map_err(sorted::<Self>)?;
+        let file = options.get_filename().metadata().map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(format!("{}/{}", file.dev(), file.ino()))
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {

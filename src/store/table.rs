@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -36,6 +36,8 @@ pub(super) struct Table<D: Dialect> {
     settings: Settings,
     unpaid: Vec<String>,
     outbox: Outbox,
+    /// Which database it was when that was asked last, where that can be known.
+    identity: Mutex<Option<String>>,
 }
 
 /// The table as its catalogue describes it, and the statements made from that.
@@ -66,10 +68,13 @@ impl<D: Dialect> Table<D> {
         let (dialect, plan) = D::plan(&settings).await?;
         let connections = Arc::new(Connections::new(plan, &settings));
         connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
-        let schema = Schema::read(&dialect, &mut connections.read().await?, &settings, None).await?;
+        let mut session = connections.read().await?;
+        let schema = Schema::read(&dialect, &mut session, &settings, None).await?;
+        let identity = Mutex::new(dialect.identity(&mut session).await.ok());
+        drop(session);
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
         let unpaid = settings.rule.unpaid_texts();
-        Ok(Self { dialect, connections, schema: watch::Sender::new(Arc::new(schema)), settings, unpaid, outbox })
+        Ok(Self { dialect, connections, schema: watch::Sender::new(Arc::new(schema)), settings, unpaid, outbox, identity })
     }
 
     fn schema(&self) -> Arc<Schema<D>> {
@@ -98,6 +103,12 @@ impl<D: Dialect> Store for Table<D> {
         let schema = Schema::read(&self.dialect, &mut session, &self.settings, Some(&self.schema().own)).await?;
         self.schema.send_replace(Arc::new(schema));
         Ok(())
+    }
+
+    async fn is_another(&self) -> Result<bool> {
+        let identity = self.dialect.identity(&mut self.connections.read().await?).await.ok();
+        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::replace(&mut *known, identity.clone()) != identity)
     }
 
     async fn reach(&self) -> Result<()> {

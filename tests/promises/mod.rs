@@ -31,6 +31,8 @@ mod races;
 mod redis;
 /// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
 mod redis_access;
+/// Every order refused for a while, and closures that are undone.
+mod refused;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.

@@ -105,7 +105,7 @@ async fn opposite_orders(kind: Kind, pause: &str) {
             .after_close_sql(count(second))
     };
     let daemons = [listening(&settings(1, 2)).await, listening(&settings(2, 1)).await];
-    let conflicts = || daemons.iter().map(|daemon| daemon.logged("conflict with another transaction")).sum::<usize>();
+    let conflicts = || daemons.iter().map(|daemon| daemon.logged("a batch failed")).sum::<usize>();
     let mut taken = 0;
     wait::until("batches of the two have met", async || {
         let new: Vec<(i64, i64)> = (taken + 1..=taken + 100).map(|number| (number, 300)).collect();
