@@ -303,15 +303,23 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
 /// As the database says, sorted.
 pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     let mut transaction = store.begin(Limits::BRIEF).await?;
+    let rehearsed = run_all(transaction.as_mut()).await;
+    transaction.rollback().await;
+    match rehearsed {
+        // A statement that reads a whole table, as for no orders some do, meets rows that others hold: it was understood.
+        Err(StoreError::Locked(_)) => Ok(()),
+        rehearsed => rehearsed,
+    }
+}
+
+async fn run_all(transaction: &mut dyn Transaction) -> Result<(), StoreError> {
     transaction.close_due(&[]).await?;
     transaction.lock(&[]).await?;
     transaction.peek(&[]).await?;
     transaction.update(&[]).await?;
     transaction.included(&[]).await?;
-    transaction.run_close_sql(&[]).await?;
     transaction.record(&[]).await?;
-    transaction.rollback().await;
-    Ok(())
+    transaction.run_close_sql(&[]).await
 }
 
 /// Refuses to close orders without recording it when that is what the configuration asks for.

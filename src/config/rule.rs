@@ -122,6 +122,12 @@ impl Rule {
         self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
     }
 
+    /// The same in a form that no index serves, for statements that find their rows by id.
+    #[must_use]
+    pub fn filter_by_row(&self) -> String {
+        self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND CASE WHEN (\n{filter}\n) THEN 1 END = 1"))
+    }
+
     /// Whether the filter may look at more than its own row: a subquery and a function have parentheses.
     #[must_use]
     pub fn filter_looks_elsewhere(&self) -> bool {

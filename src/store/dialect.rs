@@ -169,6 +169,10 @@ pub(super) struct Fragments {
     pub(super) escapes: bool,
     /// The beginning of the statement in microseconds since 1970.
     pub(super) now: &'static str,
+    /// Whether the catalogue says that each id is there once.
+    pub(super) id_is_unique: bool,
+    /// The id as what only itself equals.
+    pub(super) id_bytes: String,
     /// The id as text, and the same with the table's name before the column's.
     pub(super) id_text: String,
     pub(super) qualified_id_text: String,
@@ -190,10 +194,14 @@ pub(super) struct Fragments {
     pub(super) swept: Vec<String>,
     /// The condition that an order has one of them; an index serves.
     pub(super) any_swept: String,
-    /// The same for statements on a list of ids.
+    /// The same in a form that no index serves and that proves no partial index's condition: by old statistics few orders
+    /// are unpaid, and a planner would read all that are rather than find those of a list.
     pub(super) is_unpaid: String,
     /// The condition that the order has the closed status, likewise.
     pub(super) is_closed: String,
+    /// The condition that its deadline has passed, likewise, with its leading AND; empty where nobody else can have written
+    /// since its row was read.
+    pub(super) is_due: String,
     /// The statement that closes what of a list is unpaid and due, and returns its rows, where there can be one.
     pub(super) close_due: Option<String>,
     /// Conditions that together find the rows whose deadline is real and within the horizon, none of them twice. An index

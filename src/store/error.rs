@@ -85,6 +85,11 @@ fn describe(error: &sqlx::Error) -> String {
 }
 
 impl StoreError {
+    /// What to say of an id that should have one row.
+    pub(super) fn several_rows(id: &str) -> Self {
+        Self::Rejected(format!("two rows have the id {id}; orders.id must name a column whose values are unique"))
+    }
+
     /// What to say when there was no answer at all within `database.timeout`.
     pub(super) fn timed_out(after: std::time::Duration) -> Self {
         Self::TimedOut(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))

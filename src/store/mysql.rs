@@ -108,7 +108,7 @@ impl Dialect for MySql {
     }
 
     fn begin(limits: Limits, refused: bool) -> SqlStr {
-        let Limits { wait, statement } = limits;
+        let Limits { wait, statement, .. } = limits;
         let proof = Self::proof(refused);
         let limit = if wait == LockWait::Patiently { LONGEST_STATEMENT } else { statement };
         sql(format!(

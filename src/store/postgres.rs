@@ -7,6 +7,8 @@ mod pooler;
 mod statements;
 mod zone;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sqlx::{SqlSafeStr, SqlStr, error::DatabaseError, postgres::PgConnectOptions};
 use tracing::warn;

@@ -27,10 +27,13 @@ pub(super) struct Statements<L> {
     pub(super) lock: L,
     /// In: ids. Out: their rows as last committed. Locks nothing.
     pub(super) peek: L,
+    /// In: ids. Out: those that several rows have, locked or not. Locks nothing. Only where that can be, and where a row that
+    /// another transaction has locked would not be seen.
+    pub(super) repeated: Option<L>,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
-    /// In: ids, whose rows are locked. Out: the number of rows changed. The status is asked once more for tables in
-    /// which an id is not unique.
+    /// In: ids, whose rows are locked. Out: the number of rows changed. Status and deadline are asked once more: there are
+    /// databases that take the words for a lock, and lock nothing.
     pub(super) update: L,
     /// In: ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
     /// the filter asks.
@@ -57,17 +60,21 @@ impl<L> Statements<L> {
         rule: &Rule,
         own: &OwnTables,
     ) -> Result<Self, OpenError> {
-        let Fragments { names, literals, hint, now, id_text, status_text, deadline, listed, is_unpaid, is_closed, .. } = fragments;
+        let Fragments { names, literals, hint, now, id_text, status_text, deadline, listed, is_unpaid, is_closed, is_due, .. } = fragments;
         let Names { table: orders, id, status, .. } = names;
-        let filter = rule.filter_condition();
+        let (filter, filter_by_row) = (rule.filter_condition(), rule.filter_by_row());
         let list = |statement| D::list(table, statement);
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
 
-        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}{filter}", fragments.batch.as_ref().unwrap_or(&row));
+        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}{filter_by_row}", fragments.batch.as_ref().unwrap_or(&row));
         let lock = match fragments.locking {
             Some(locking) => format!("{locking}{look} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
             None => look.clone(),
         };
+        let repeated = (fragments.locking.is_some() && !fragments.id_is_unique).then(|| {
+            let key = &fragments.id_bytes;
+            format!("SELECT MIN({id_text}) FROM {orders}{hint} WHERE {listed}{filter_by_row} GROUP BY {key} HAVING count(*) > 1")
+        });
         let included = fragments
             .included
             .as_ref()
@@ -98,10 +105,11 @@ impl<L> Statements<L> {
         Ok(Self {
             lock: list(lock)?,
             peek: list(look)?,
+            repeated: repeated.map(list).transpose()?,
             close_due: fragments.close_due.clone().map(list).transpose()?,
             update: list(format!(
                 // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
-                "UPDATE {orders}{hint} SET {assignments}{status} = {closed} WHERE {listed} AND {is_unpaid}{filter}",
+                "UPDATE {orders}{hint} SET {assignments}{status} = {closed} WHERE {listed} AND {is_unpaid}{is_due}{filter_by_row}",
                 assignments = assignments(names, rule),
                 closed = literals.closed,
             ))?,

@@ -242,6 +242,15 @@ impl<D: Dialect> Transaction for Open<D> {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let Batch { rows, has_triggers } = rows(&mut self.session, &self.schema.statements.lock, ids, true).await?;
         self.has_triggers = has_triggers;
+        if let Some(repeated) = &self.schema.statements.repeated {
+            let locked: Vec<OrderId> = rows.iter().map(|row| row.id.clone()).collect();
+            for ids in lists::<D>(&locked) {
+                if let Some(twin) = fetch(&mut self.session, repeated, ids).await?.first() {
+                    let id = Columns::<D::Driver>::of(twin).text().map_err(sorted::<D>)?;
+                    return Err(StoreError::several_rows(&id));
+                }
+            }
+        }
         Ok(rows)
     }
 

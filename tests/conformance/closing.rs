@@ -171,6 +171,22 @@ pub async fn a_trigger_that_resets_the_status_afterwards(database: Database) {
     rejects_the_second(&database, &open(&settings).await).await;
 }
 
+/// The table itself has none.
+pub async fn a_trigger_of_a_partition_that_resets_the_status(database: Database) {
+    database
+        .execute(
+            "CREATE TABLE orders (order_no bigint PRIMARY KEY, status integer, expires_at timestamptz) PARTITION BY RANGE (order_no);
+             CREATE TABLE orders_1 PARTITION OF orders FOR VALUES FROM (1) TO (100);
+             CREATE TABLE released (order_no bigint);
+             CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE orders SET status = OLD.status WHERE order_no = 2; RETURN NULL; END $$;
+             CREATE TRIGGER keep AFTER UPDATE ON orders_1 FOR EACH ROW WHEN (NEW.order_no = 2 AND NEW.status = 4) EXECUTE FUNCTION keep()",
+        )
+        .await;
+    overdue_orders(&database, 1..=2).await;
+    let released = "INSERT INTO released SELECT order_no FROM orders WHERE order_no IN (:ids)";
+    rejects_the_second(&database, &open(&settings(&database).set("close.sql", vec![released])).await).await;
+}
+
 pub async fn a_trigger_that_drops_the_update(database: Database) {
     let store = open(&releases(&database).await).await;
     match database.kind {

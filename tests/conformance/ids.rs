@@ -1,8 +1,15 @@
 //! Ids: whatever the column can hold is found, and only exactly.
 
+use std::sync::Arc;
+
+use order_closer::{
+    close::Outcome,
+    store::{Store, StoreError},
+};
+
 use super::{
-    Database, Kind, PAST, by_kind, change, close, create_orders, ids, lockable, open, overdue, overdue_orders, plain_orders, settings,
-    sorted_ids, status_of, texts as map, time_type,
+    Database, Kind, PAST, begin, by_kind, change, close, closing::outcomes, create_orders, ids, lockable, open, overdue, overdue_orders,
+    plain_orders, settings, sorted_ids, status_of, texts as map, time_type,
 };
 
 pub async fn integer_ids(database: Database) {
@@ -88,7 +95,7 @@ pub async fn ids_that_look_alike(database: Database) {
     assert_eq!(lockable(&*store, &["X-1", "u", "U", "Ü", "x-1  ", "07", "7.0"]).await, ["X-1"]);
     assert_eq!(lockable(&*store, &["x-1", "X-1", "x-1 "]).await, ["X-1", "x-1", "x-1 "]);
     assert_eq!(overdue(&*store).await, ["7", "X-1", "x-1", "x-1 ", "ü"]);
-    let mut transaction = super::begin(&*store).await;
+    let mut transaction = begin(&*store).await;
     let peeked = transaction.peek(&ids(&*store, &["X-1", "u"])).await.expect("rows can be read");
     assert_eq!(sorted_ids(&peeked), ["X-1"]);
     transaction.rollback().await;
@@ -103,7 +110,7 @@ pub async fn ids_within_the_columns_length(database: Database) {
     let store = open(&settings(&database)).await;
     // Cut to the column's length it would be another order.
     if let Ok(longer) = store.id_kind().parse("äbcdef".as_bytes()) {
-        let mut transaction = super::begin(&*store).await;
+        let mut transaction = begin(&*store).await;
         assert_eq!(transaction.lock(&[longer]).await, Ok(Vec::new()));
         transaction.rollback().await;
     }
@@ -137,7 +144,7 @@ pub async fn more_ids_than_one_statement_holds(database: Database) {
     let store = open(&settings(&database)).await;
     for count in [1, 2, 63, 64, 65, 499, 500, 501, 1_499, 2_999] {
         let texts: Vec<String> = (1..=count).map(|number| number.to_string()).collect();
-        let mut transaction = super::begin(&*store).await;
+        let mut transaction = begin(&*store).await;
         let rows = transaction.lock(&ids(&*store, &texts)).await.expect("rows can be locked");
         assert_eq!(rows.len(), texts.len());
         let peeked = transaction.peek(&ids(&*store, &texts)).await.expect("rows can be read");
@@ -152,7 +159,7 @@ pub async fn no_ids_at_all(database: Database) {
     plain_orders(&database).await;
     overdue_orders(&database, [1]).await;
     let store = open(&settings(&database).set("close.sql", vec!["UPDATE orders SET note = 'closed' WHERE order_no IN (:ids)"])).await;
-    let mut transaction = super::begin(&*store).await;
+    let mut transaction = begin(&*store).await;
     assert_eq!(transaction.lock(&[]).await, Ok(Vec::new()));
     assert_eq!(transaction.peek(&[]).await, Ok(Vec::new()));
     assert_eq!(change(&mut *transaction, &[]).await, Ok(0));
@@ -160,7 +167,7 @@ pub async fn no_ids_at_all(database: Database) {
     assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 0 AND note IS NULL").await, 1);
 }
 
-/// Without a unique index a table may have several rows of one id; a paid one stays as it is.
+/// Without a unique index a table may have several rows of one id, and which of them is the order nobody knows.
 pub async fn two_rows_with_one_id(database: Database) {
     database.execute(&format!("CREATE TABLE orders (order_no bigint, status integer, expires_at {})", time_type(database.kind))).await;
     database.execute(&format!("INSERT INTO orders VALUES (7, 0, {PAST}), (7, 1, {PAST}), (8, 0, {PAST})")).await;
@@ -168,8 +175,30 @@ pub async fn two_rows_with_one_id(database: Database) {
     let catalogue = store.catalogue().await.expect("the catalogue can be read");
     assert!(!catalogue.id_is_unique && catalogue.id_index.found.is_none(), "{catalogue:?}");
     assert!(catalogue.id_index.create.contains("INDEX") && catalogue.id_index.create.contains("order_no"), "{catalogue:?}");
-    close(&*store, &["7"]).await;
+    assert!(store.look(&ids(&*store, &["7"])).await.is_ok_and(|rows| rows.len() == 2));
+    none_of_two_closes(&database, &store, &["7", "8"]).await;
+}
+
+/// Its twin is locked by a payment, and would be skipped.
+pub async fn a_locked_row_with_the_same_id(database: Database) {
+    database.execute(&format!("CREATE TABLE orders (order_no bigint, status integer, expires_at {})", time_type(database.kind))).await;
+    database.execute("CREATE INDEX orders_id ON orders (order_no, status)").await;
+    database.execute(&format!("INSERT INTO orders VALUES (7, 0, {PAST}), (7, 1, {PAST}), (8, 0, {PAST})")).await;
+    let store = open(&settings(&database)).await;
+    let mut payment = database.begin().await;
+    payment.execute("UPDATE orders SET expires_at = expires_at WHERE order_no = 7 AND status = 1").await;
+    let lockable = begin(&*store).await.lock(&ids(&*store, &["7"])).await;
+    assert!(matches!(&lockable, Err(StoreError::Rejected(reason)) if reason.contains("two rows have the id 7")), "{lockable:?}");
+    none_of_two_closes(&database, &store, &["7", "8"]).await;
+    payment.rollback().await;
+    none_of_two_closes(&database, &store, &["7"]).await;
+}
+
+/// Of the orders 7, 7 and 8 only the last closes.
+async fn none_of_two_closes(database: &Database, store: &Arc<dyn Store>, asked: &[&str]) {
+    let outcomes = outcomes(store, asked).await;
+    assert!(matches!(&outcomes[0], Outcome::Rejected { reason, .. } if reason.contains("two rows have the id 7")), "{outcomes:?}");
     let left = database.rows("SELECT order_no, status FROM orders ORDER BY order_no, status").await;
     let left: Vec<String> = left.into_iter().map(|row| row.into_iter().flatten().collect::<Vec<_>>().join(" ")).collect();
-    assert_eq!(left, ["7 1", "7 4", "8 0"]);
+    assert_eq!(left, ["7 0", "7 1", "8 4"]);
 }

@@ -14,6 +14,7 @@ mod misfits;
 mod names;
 mod neighbours;
 mod outbox;
+mod plans;
 mod poolers;
 mod read_only;
 mod row_counts;
@@ -88,6 +89,7 @@ macro_rules! exam {
             transactions::a_filter_hides_rows,
             transactions::close_sql_runs_for_the_closed_orders,
             transactions::failing_close_sql_rejects,
+            plans::closing_finds_orders_by_id,
             read_only::is_reached_while_it_is_locked,
             row_counts::a_statement_must_change_its_rows_for_each_order,
             row_counts::what_counts_as_a_changed_row,
@@ -141,8 +143,10 @@ mod postgres {
         at_once::gives_up_at_a_locked_row,
         closing::a_payment_between_two_looks,
         closing::a_trigger_that_resets_the_status_afterwards,
+        closing::a_trigger_of_a_partition_that_resets_the_status,
         closing::a_trigger_that_drops_the_update,
         closing::ids_of_a_type_that_folds_case,
+        ids::a_locked_row_with_the_same_id,
         ids::ids_of_a_domain_over_a_domain,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
@@ -180,6 +184,7 @@ mod mariadb {
         outbox::an_event_larger_than_a_packet,
         altered::the_ids_index_is_renamed,
         altered::a_packet_that_is_too_large,
+        ids::a_locked_row_with_the_same_id,
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         ids::unsigned_ids,

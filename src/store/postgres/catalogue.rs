@@ -82,7 +82,10 @@ pub(super) struct Relation {
     view: bool,
     /// Whether policies decide which of its rows its user sees.
     pub(super) row_security: bool,
-    /// Whether its user has triggers that run after an UPDATE; RETURNING does not show what they do.
+    /// Whether it has heirs whose rows are not in its own indexes.
+    pub(super) has_heirs: bool,
+    /// Whether its user has triggers that run after an UPDATE, of it or of a partition, or only as the transaction ends;
+    /// RETURNING does not show what they do.
     pub(super) has_after_triggers: bool,
 }
 
@@ -97,17 +100,22 @@ impl Relation {
 }
 
 pub(super) async fn relation(session: &mut Session<Postgres>, oid: i64) -> Result<Relation, StoreError> {
-    let select = sqlx::query_as::<_, (String, String, String, bool, bool, bool, bool)>(
-        "SELECT n.nspname::text, c.relname::text, format('%I.%I', n.nspname, c.relname),
+    let select = sqlx::query_as::<_, (String, String, String, bool, bool, bool, bool, bool)>(
+        "WITH RECURSIVE family AS (
+             SELECT $1::oid AS oid
+             UNION SELECT i.inhrelid FROM pg_inherits i JOIN family ON family.oid = i.inhparent
+         )
+         SELECT n.nspname::text, c.relname::text, format('%I.%I', n.nspname, c.relname),
                 c.relkind = 'p', c.relkind IN ('v', 'm'), row_security_active(c.oid),
-                EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+                c.relkind = 'r' AND (SELECT count(*) > 1 FROM family),
+                EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid IN (SELECT oid FROM family) AND NOT t.tgisinternal
                         AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) -- 16 is UPDATE, 2 is BEFORE
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
     )
     .bind(oid);
-    let (schema, name, qualified, partitioned, view, row_security, has_after_triggers) =
+    let (schema, name, qualified, partitioned, view, row_security, has_heirs, has_after_triggers) =
         session.run(|connection| select.fetch_one(connection)).await?;
-    Ok(Relation { schema, name, qualified, partitioned, view, row_security, has_after_triggers })
+    Ok(Relation { schema, name, qualified, partitioned, view, row_security, has_heirs, has_after_triggers })
 }
 
 pub(super) async fn columns(session: &mut Session<Postgres>, oid: i64) -> Result<Vec<Column>, StoreError> {

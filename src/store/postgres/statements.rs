@@ -36,8 +36,8 @@ pub(in crate::store) struct Table {
 pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &SessionZone) -> Result<(Table, Fragments), OpenError> {
     let names = rule.names('"');
     let oid = table_oid(session, rule, &names).await?;
-    let id_is_unique = indexes(session, oid).await?.iter().any(|index| index.makes_unique(rule.id.as_str()));
     let relation = relation(session, oid).await?;
+    let id_is_unique = !relation.has_heirs && indexes(session, oid).await?.iter().any(|index| index.makes_unique(rule.id.as_str()));
     let columns = Mapped::find(rule, &columns(session, oid).await?, false)?;
     let unicode = server_encoding(session).await? == "UTF8";
     let Mapped { id, status, deadline, included } = &columns;
@@ -55,22 +55,26 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let Names { table, id: id_name, status: status_name, deadline: deadline_name, .. } = &names;
     let (micros, closed) = (due.micros(plus), &literals.closed);
     let has_status = |list: &str| format!("{status_name} IN ({list}){}", status.exactly(status_name, &format!("IN ({list})")));
+    // As an expression, so that no index on the status serves; in the spelling that the judge compares.
+    let status_is = |texts: &[String]| format!("({status_name}::text || '') COLLATE \"C\" IN ('{}')", texts.join("', '"));
+    let (is_unpaid, is_due) = (status_is(&rule.unpaid_texts()), format!(" AND {micros} <= {NOW}"));
     let any_swept = has_status(&literals.unpaid_list());
     let listed = format!("{id_name} = ANY($1::text[]::{id_type}[]){}", id.exactly(id_name, "= ANY($1::text[])"));
     // Not where it could not tell two rows of one id, or what a trigger does afterwards, or could not return the deadline
     // that it judged by; or where the filter may look at other tables: those it would see as they were before the lock.
-    // The row has the status that it had, or none if a trigger has set another than ours. Status and deadline are compared
-    // as expressions: an index on them would have it read all orders that are due.
+    // The row comes with the status that it had when the statement began, or with none if a trigger has set another than
+    // ours.
     let at_once = id_is_unique && !relation.has_after_triggers && !rule.sets(&rule.deadline.column) && !rule.filter_looks_elsewhere();
+    let was = "order_closer_was";
+    let had = format!("SELECT {was}.{status_name}::text FROM {table} {was} WHERE {was}.{id_name} = {table}.{id_name}");
     let close_due = at_once.then(|| {
         format!(
-            "UPDATE {table} SET {assignments}{status_name} = {closed} \
-             WHERE {listed} AND {status_text} IN ({unpaid}) AND {micros} <= {NOW}{filter} \
-             RETURNING {id_name}::text, CASE WHEN {status_name} = {closed} THEN ({had})::text END, {micros}, {NOW}",
+            "UPDATE {table} SET {assignments}{status_name} = {closed} WHERE {listed} AND {is_unpaid}{is_due}{filter_by_row} \
+             RETURNING {id_name}::text, \
+             CASE WHEN {status_name} = {closed} THEN ({had}) END, \
+             {micros}, {NOW}",
             assignments = assignments(&names, rule),
-            status_text = status.text(status_name),
-            unpaid = literals.unpaid.iter().map(|status| format!("({status})::text")).collect::<Vec<_>>().join(", "),
-            had = literals.unpaid[0],
+            filter_by_row = rule.filter_by_row(),
         )
     });
     let pairs: Vec<String> = included.iter().map(|(name, _)| format!("'{name}', {}", names.quoted(name))).collect();
@@ -80,6 +84,8 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         described: Described::new(&columns, zone.describe(), matches!(due, DeadlineColumn::Local { .. })),
         escapes: false,
         now: NOW,
+        id_is_unique,
+        id_bytes: format!("{id_name}::text COLLATE \"C\""),
         id_text: format!("{id_name}::text"),
         qualified_id_text: format!("{table}.{id_name}::text"),
         status_text: format!("{status_name}::text"),
@@ -89,8 +95,9 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         listed,
         locking: Some(""),
         swept: literals.unpaid.iter().map(|status| has_status(status)).collect(),
-        is_unpaid: any_swept.clone(),
-        is_closed: has_status(closed),
+        is_closed: status_is(&[rule.closed.text()]),
+        is_unpaid,
+        is_due,
         close_due,
         within: vec![due.within("?1", plus)],
         still_within: vec![due.within("?1", plus)],

@@ -100,6 +100,9 @@ pub(super) async fn read(
         described: Described::new(&columns, zone, due.is_local()),
         escapes: false,
         now: NOW,
+        // What the transaction has locked, it sees: two rows of one id, too.
+        id_is_unique: false,
+        id_bytes: format!("CAST({id} AS BLOB)"),
         qualified_id_text: format!("CAST({table}.{id} AS TEXT)"),
         // The rows as one JSON array of [id, status, deadline], since the driver takes longer to hand over a thousand rows
         // than SQLite to find them; the clock; and whether the table has triggers.
@@ -116,6 +119,7 @@ pub(super) async fn read(
         any_swept: has_status(&literals.unpaid),
         is_unpaid: status_is(&literals.unpaid_list()),
         is_closed: status_is(&literals.closed),
+        is_due: String::new(),
         // UPDATE … RETURNING works, but costs more than reading the rows first: it has to tell each row's deadline twice.
         close_due: None,
         within,
