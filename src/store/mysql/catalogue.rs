@@ -24,15 +24,25 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn read(session: &mut Session<MySql>) -> Result<Self, OpenError> {
-        let select = sqlx::query_as::<_, (String, String)>("SELECT CAST(VERSION() AS CHAR), CAST(@@sql_mode AS CHAR)");
-        let (version, modes) = session.run(|connection| select.fetch_one(connection)).await?;
-        let (product, mariadb) = product(&version)?;
+        let select = sqlx::query_as::<_, (String, String, String)>(
+            "SELECT CAST(VERSION() AS CHAR), CAST(@@version_comment AS CHAR), CAST(@@sql_mode AS CHAR)",
+        );
+        let (version, comment, modes) = session.run(|connection| select.fetch_one(connection)).await?;
+        let (product, mariadb) = product(&version, &comment)?;
         Ok(Self { product, mariadb, escapes: !modes.contains("NO_BACKSLASH_ESCAPES") })
     }
 }
 
 /// Refuses a server that can't skip locked rows.
-fn product(version: &str) -> Result<(String, bool), Misfit> {
+fn product(version: &str, comment: &str) -> Result<(String, bool), Misfit> {
+    // It takes FOR UPDATE SKIP LOCKED without a word, and locks no row: an order that is paid or postponed between our
+    // SELECT and our UPDATE would be closed all the same.
+    if version.contains("TiDB") || comment.contains("TiDB") {
+        return Err(Misfit(format!(
+            "database.url leads to TiDB ({version}), whose FOR UPDATE SKIP LOCKED locks no row, so that an order that is just being paid \
+             could be closed; MySQL 8.0, MariaDB 10.6 or later, or PostgreSQL is needed"
+        )));
+    }
     let mariadb = version.contains("MariaDB");
     // MariaDB may put this before its version, for clients that know no two digits.
     let number = version.strip_prefix("5.5.5-").unwrap_or(version);
@@ -281,11 +291,21 @@ mod tests {
 
     #[test]
     fn versions_that_can_skip_locked_rows_are_accepted() {
-        assert_eq!(product("8.0.36"), Ok(("MySQL 8.0.36".into(), false)));
-        assert_eq!(product("10.11.6-MariaDB-0+deb12u1"), Ok(("MariaDB 10.11.6".into(), true)));
-        assert_eq!(product("5.5.5-10.6.12-MariaDB-log"), Ok(("MariaDB 10.6.12".into(), true)));
-        assert!(product("5.7.44-log").is_err_and(|misfit| misfit.to_string().contains("MySQL 8.0 or later")));
-        assert!(product("10.5.23-MariaDB").is_err_and(|misfit| misfit.to_string().contains("MariaDB 10.6 or later")));
+        assert_eq!(product("8.0.36", "MySQL Community Server - GPL"), Ok(("MySQL 8.0.36".into(), false)));
+        assert_eq!(product("10.11.6-MariaDB-0+deb12u1", ""), Ok(("MariaDB 10.11.6".into(), true)));
+        assert_eq!(product("5.5.5-10.6.12-MariaDB-log", ""), Ok(("MariaDB 10.6.12".into(), true)));
+        assert!(product("5.7.44-log", "").is_err_and(|misfit| misfit.to_string().contains("MySQL 8.0 or later")));
+        assert!(product("10.5.23-MariaDB", "").is_err_and(|misfit| misfit.to_string().contains("MariaDB 10.6 or later")));
+    }
+
+    /// It answers as MySQL 8 does, unless its configuration has another version for it to tell.
+    #[test]
+    fn a_server_that_takes_the_syntax_and_does_not_lock_is_refused() {
+        let comment = "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible";
+        for version in ["8.0.11-TiDB-v8.5.1", "5.7.25-TiDB-v6.5.0", "8.0.36"] {
+            let refused = product(version, comment).expect_err("it does not lock").to_string();
+            assert!(refused.contains("TiDB") && refused.contains("SKIP LOCKED") && refused.contains("MySQL 8.0"), "{refused}");
+        }
     }
 
     #[test]
