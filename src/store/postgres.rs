@@ -5,6 +5,7 @@ mod deadline;
 mod outbox;
 mod pooler;
 mod statements;
+mod version;
 mod zone;
 
 use async_trait::async_trait;
@@ -52,7 +53,7 @@ impl Dialect for Postgres {
         let timeout = database.timeout.get();
         let options: PgConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
         let options = options.application_name("order-closer");
-        pooler::refuse_shared_sessions(&options, settings.acquire_timeout()).await?;
+        pooler::refuse_unfit_server(&options, settings.acquire_timeout()).await?;
         let zone = zone::session_zone(database).await?;
         if let SessionZone::Unknown(reason) = &zone {
             warn!(
