@@ -7,6 +7,7 @@
 mod catalogue;
 mod deadline;
 mod ids;
+mod login;
 mod outbox;
 mod statements;
 
@@ -97,8 +98,12 @@ impl Dialect for MySql {
     // The zone is set while connecting, and only the driver's own error still has its number.
     fn refused(database: &Database, error: sqlx::Error) -> OpenError {
         const UNKNOWN_TIME_ZONE: u16 = 1298;
+        let number = error.as_database_error().map_or(0, number);
+        if let Some(misfit) = login::misfit(&error, number) {
+            return misfit.into();
+        }
         match &database.time_zone {
-            Some(zone) if error.as_database_error().is_some_and(|error| number(error) == UNKNOWN_TIME_ZONE) => Misfit(format!(
+            Some(zone) if number == UNKNOWN_TIME_ZONE => Misfit(format!(
                 "database.time_zone is {zone}, which this server does not know; write an offset such as \"+08:00\" within the server's range, \
                  or load the names with: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql -u root mysql"
             ))

@@ -4,6 +4,8 @@
 mod database;
 /// Events: their tables, and who is told.
 mod events;
+/// Logins that the driver lacks.
+mod logins;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
 
