@@ -24,7 +24,7 @@ mod statements;
 mod table;
 mod template;
 
-pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline, TableKind};
+pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use outbox::{
     Address, Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,

@@ -19,6 +19,7 @@ mod read_only;
 mod row_counts;
 mod statuses;
 mod sweeping;
+mod texts;
 mod transactions;
 
 use std::{
@@ -214,6 +215,8 @@ mod sqlite {
         deadlines::deadline_in_iso_8601_with_t,
         misfits::numbers_that_may_have_a_fraction,
         misfits::texts_that_become_numbers,
+        texts::a_zone_with_white_space_after_it,
+        texts::deadlines_in_any_spelling,
     }
 }
 

@@ -113,6 +113,7 @@ impl Orders {
             table: self.table.kind(),
             row_security: false,
             swept_late: None,
+            odd_deadlines: Vec::new(),
             indexes: indexes(session, &self.server, &self.table).await?,
             drops_implied: false,
             create_sweep_index: self.create_sweep_index.clone(),

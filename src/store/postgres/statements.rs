@@ -128,6 +128,7 @@ impl Table {
             table: kind,
             row_security: self.relation.row_security,
             swept_late: None,
+            odd_deadlines: Vec::new(),
             indexes,
             drops_implied: one_status,
             create_sweep_index: if one_status {
