@@ -78,6 +78,7 @@ macro_rules! exam {
             deadlines::deadline_after_creation_as_a_number,
             deadlines::never_due,
             deadlines::never_due_as_a_number,
+            sweeping::a_status_that_is_listed_twice,
             sweeping::pages_hold_every_order_once_oldest_first,
             sweeping::pages_of_text_ids,
             sweeping::only_what_is_within_the_horizon,
