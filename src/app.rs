@@ -20,7 +20,7 @@ use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
-    signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep},
+    signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep, ZoneWatch},
     store::{self, OpenError, Store, StoreError},
 };
 
@@ -31,6 +31,9 @@ const LATER: usize = 65_536;
 /// How often a rehearsal is tried again that meets locks, and after which pause.
 const REHEARSALS: u32 = 20;
 const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often the server's time zone is asked for.
+const ZONE_EVERY: Duration = Duration::from_mins(1);
 
 /// Why the daemon stopped, other than because it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -185,6 +188,7 @@ impl Daemon {
         others.spawn(sweep.run());
         others.spawn(listener.run());
         others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
+        others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         spawn_events(config, &store, &closed_rx, &stop, &mut others)?;
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, stats, stop, workers, others })

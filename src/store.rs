@@ -12,6 +12,7 @@ mod connections;
 mod dialect;
 mod driver;
 mod error;
+mod halt;
 mod mapping;
 mod mysql;
 mod outbox;
@@ -23,6 +24,7 @@ mod statement;
 mod statements;
 mod table;
 mod template;
+mod zone;
 
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
@@ -128,6 +130,17 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Asks the server, over a connection that sets no zone, whether it reads times without a zone otherwise than when the
+    /// store was opened, and says how. `None` also where no deadline depends on it.
+    ///
+    /// # Errors
+    /// As the database says, sorted: nothing is known then.
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError>;
+
+    /// Stops closing for this reason, or lets it go on: while it is stopped, [`Store::begin`] and [`Store::reach`] say that the
+    /// store is unavailable, and why.
+    fn halt(&self, reason: Option<String>);
 
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;

@@ -10,6 +10,7 @@ mod ids;
 mod login;
 mod outbox;
 mod statements;
+mod zone;
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use crate::{
         statement::{Parameters, sql},
         template::Template,
         unusable_url,
+        zone::ServersZone,
     },
 };
 use ids::ListStatement;
@@ -66,6 +68,11 @@ const POOL_IDLE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct MySql {
     time_zone: Option<TimeZone>,
+    /// The server's own zone as it was, unless one is configured.
+    servers_zone: Option<ServersZone>,
+    /// Without a zone of ours, unless one is configured.
+    options: MySqlConnectOptions,
+    timeout: Duration,
 }
 
 #[async_trait]
@@ -90,9 +97,14 @@ impl Dialect for MySql {
         let options = options.pipes_as_concat(false).no_engine_substitution(false);
         // The ids of one statement are compared byte by byte with what is bound.
         let options = options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (9 + rule.close_sql.len()));
+        let servers_zone = match database.time_zone {
+            None => Some(zone::of_session(&options, settings.acquire_timeout()).await.map_err(|error| Self::refused(database, error))?),
+            Some(_) => None,
+        };
+        let dialect = Self { time_zone: database.time_zone.clone(), servers_zone, options: options.clone(), timeout };
         let plan =
             Plan { options, closing: set_up(timeout), reading: set_up(timeout), timeout, idle: Some(POOL_IDLE), one_writer_for: None };
-        Ok((Self { time_zone: database.time_zone.clone() }, plan))
+        Ok((dialect, plan))
     }
 
     // The zone is set while connecting, and only the driver's own error still has its number.
@@ -110,6 +122,19 @@ impl Dialect for MySql {
             .into(),
             _ => sorted::<Self>(error).into(),
         }
+    }
+
+    fn keeping_zone(&self, options: MySqlConnectOptions) -> MySqlConnectOptions {
+        match &self.servers_zone {
+            Some(zone) => options.timezone(zone.name.clone()),
+            None => options,
+        }
+    }
+
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+        let Some(before) = &self.servers_zone else { return Ok(None) };
+        let now = zone::of_session(&self.options, self.timeout).await.map_err(sorted::<Self>)?;
+        Ok(before.change_to(&now))
     }
 
     fn begin(limits: Limits, refused: bool) -> SqlStr {

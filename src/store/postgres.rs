@@ -13,7 +13,7 @@ use sqlx::{SqlSafeStr, SqlStr, error::DatabaseError, postgres::PgConnectOptions}
 use tracing::warn;
 
 use crate::{
-    config::Rule,
+    config::{Database, Rule},
     order::OrderId,
     store::{
         Limits, LockWait, OpenError, Settings, StoreError,
@@ -37,6 +37,7 @@ const LOCK_WAIT: &str = "500ms";
 #[derive(Debug)]
 pub(super) struct Postgres {
     zone: SessionZone,
+    database: Database,
 }
 
 #[async_trait]
@@ -68,7 +69,14 @@ impl Dialect for Postgres {
             zone.set_sql()
         );
         let plan = Plan { options, closing: set_up.clone(), reading: set_up, timeout, idle: None, one_writer_for: None };
-        Ok((Self { zone }, plan))
+        Ok((Self { zone, database: database.clone() }, plan))
+    }
+
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+        match &self.zone {
+            SessionZone::Servers(before) => zone::change(before, &self.database).await,
+            SessionZone::Configured(_) | SessionZone::Unknown(_) => Ok(None),
+        }
     }
 
     fn begin(limits: Limits, _: bool) -> SqlStr {

@@ -17,6 +17,7 @@ use crate::{
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
+        halt::Halt,
         outbox::{OwnTables, Recorder},
         paging::Paging,
         session::Session,
@@ -36,6 +37,7 @@ pub(super) struct Table<D: Dialect> {
     settings: Settings,
     unpaid: Vec<String>,
     outbox: Outbox,
+    halt: Halt,
 }
 
 /// The table as its catalogue describes it, and the statements made from that.
@@ -67,9 +69,12 @@ impl<D: Dialect> Table<D> {
         let connections = Arc::new(Connections::new(plan, &settings));
         connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
         let schema = Schema::read(&dialect, &mut connections.read().await?, &settings, None).await?;
+        if schema.fragments.described.zone_matters {
+            connections.change_options(|options| dialect.keeping_zone(options));
+        }
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
         let unpaid = settings.rule.unpaid_texts();
-        Ok(Self { dialect, connections, schema: watch::Sender::new(Arc::new(schema)), settings, unpaid, outbox })
+        Ok(Self { dialect, connections, schema: watch::Sender::new(Arc::new(schema)), settings, unpaid, outbox, halt: Halt::default() })
     }
 
     fn schema(&self) -> Arc<Schema<D>> {
@@ -101,10 +106,12 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn reach(&self) -> Result<()> {
+        self.halt.pass()?;
         self.connections.reach().await
     }
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
+        self.halt.pass()?;
         Ok(Box::new(Open { session: self.connections.begin(limits).await?, schema: self.schema(), has_triggers: true }))
     }
 
@@ -158,6 +165,14 @@ impl<D: Dialect> Store for Table<D> {
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let schema = self.schema();
         Ok(rows(&mut self.connections.read().await?, &schema.statements.peek, ids, false).await?.rows)
+    }
+
+    async fn zone_changed(&self) -> Result<Option<String>> {
+        if self.schema().fragments.described.zone_matters { self.dialect.zone_changed().await } else { Ok(None) }
+    }
+
+    fn halt(&self, reason: Option<String>) {
+        self.halt.set(reason);
     }
 
     fn outbox(&self) -> &Outbox {

@@ -21,6 +21,7 @@ mod statuses;
 mod sweeping;
 mod texts;
 mod transactions;
+mod zones;
 
 use std::{
     collections::BTreeMap,
@@ -171,6 +172,9 @@ mod postgres {
         misfits::types_that_do_not_fit,
         misfits::numbers_that_may_have_a_fraction,
         misfits::an_unreachable_database,
+        zones::a_zone_that_changes,
+        zones::a_zone_that_does_not_matter,
+        zones::closing_stops_while_the_zone_is_another,
     }
 }
 
@@ -206,6 +210,9 @@ mod mariadb {
         misfits::types_that_do_not_fit,
         misfits::an_engine_without_transactions,
         misfits::an_unreachable_database,
+        zones::a_zone_that_changes,
+        zones::a_zone_that_does_not_matter,
+        zones::closing_stops_while_the_zone_is_another,
     }
 }
 
