@@ -125,7 +125,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn catalogue(&self) -> Result<Catalogue, StoreError>;
 
-    /// Reads the rows of these orders as last committed, outside of any transaction. Locks nothing.
+    /// Reads the rows of these orders as last committed, outside of any transaction, those included that `orders.filter`
+    /// hides. Locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.

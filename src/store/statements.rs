@@ -27,6 +27,8 @@ pub(super) struct Statements<L> {
     pub(super) lock: L,
     /// In: ids. Out: their rows as last committed. Locks nothing.
     pub(super) peek: L,
+    /// The same, whatever the filter hides.
+    pub(super) look: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. The status is asked once more for tables in
@@ -63,10 +65,11 @@ impl<L> Statements<L> {
         let list = |statement| D::list(table, statement);
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
 
-        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}{filter}", fragments.batch.as_ref().unwrap_or(&row));
+        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
+        let peek = format!("{look}{filter}");
         let lock = match fragments.locking {
-            Some(locking) => format!("{locking}{look} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
-            None => look.clone(),
+            Some(locking) => format!("{locking}{peek} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
+            None => peek.clone(),
         };
         let included = fragments
             .included
@@ -97,7 +100,8 @@ impl<L> Statements<L> {
 
         Ok(Self {
             lock: list(lock)?,
-            peek: list(look)?,
+            peek: list(peek)?,
+            look: list(look)?,
             close_due: fragments.close_due.clone().map(list).transpose()?,
             update: list(format!(
                 // The status last: MySQL assigns from left to right, and so the other expressions see the old one.

@@ -164,7 +164,7 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let schema = self.schema();
-        Ok(rows(&mut self.connections.read().await?, &schema.statements.peek, ids, false).await?.rows)
+        Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {

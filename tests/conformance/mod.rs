@@ -105,6 +105,8 @@ macro_rules! exam {
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
             keeping::dead_letters_of_settled_orders_are_forgotten,
+            keeping::dead_letters_of_hidden_orders_are_kept,
+            keeping::a_dead_letter_with_two_rows,
             keeping::old_events_are_pruned_as_fast_as_they_come,
             neighbours::dead_letters_are_their_own_tables,
             neighbours::events_are_their_own_tables,
