@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     events::{self, Pruner, Relay},
     signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep, ZoneWatch},
-    store::{self, OpenError, Store, StoreError},
+    store::{self, Obstacle, OpenError, Store, StoreError},
 };
 
 /// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
@@ -67,6 +67,9 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         () = signals.next() => return Ok(()),
     };
     info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
+    for Obstacle { what, fix, .. } in store.obstacles() {
+        warn!(reason = what, fix, "orders may never close");
+    }
     let mut daemon = Daemon::start(config, store)?;
     tokio::select! {
         () = signals.next() => {}

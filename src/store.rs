@@ -15,6 +15,7 @@ mod error;
 mod halt;
 mod mapping;
 mod mysql;
+mod obstacles;
 mod outbox;
 mod paging;
 mod postgres;
@@ -28,6 +29,7 @@ mod zone;
 
 pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
+pub use obstacles::Obstacle;
 pub use outbox::{
     Address, Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
     VERSION as TABLES_VERSION, instance,
@@ -87,6 +89,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
+
+    /// What the catalogue, when it was last read, told of the table that may keep orders from closing.
+    fn obstacles(&self) -> Vec<Obstacle>;
 
     /// Makes one connection, beside those that are in use, and shows that the database takes writes; within a second.
     ///

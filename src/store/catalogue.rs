@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::store::{
     driver::{Columns, Driver},
     mapping::{Column, Mapped},
+    obstacles::Obstacle,
 };
 
 /// Everything that `check` asks a database.
@@ -127,6 +128,7 @@ pub(super) struct Described {
     pub(super) columns: [MappedColumn; 3],
     pub(super) time_zone: String,
     pub(super) zone_matters: bool,
+    pub(super) obstacles: Vec<Obstacle>,
 }
 
 /// What a dialect asks its database for a [`Catalogue`].
@@ -148,11 +150,11 @@ pub(super) struct Findings {
 }
 
 impl Described {
-    pub(super) fn new<C: Column>(mapped: &Mapped<C>, time_zone: String, zone_matters: bool) -> Self {
+    pub(super) fn new<C: Column>(mapped: &Mapped<C>, time_zone: String, zone_matters: bool, obstacles: Vec<Obstacle>) -> Self {
         let column = |key, column: &C| MappedColumn { key, name: column.name().to_owned(), type_name: column.declared() };
         let Mapped { id, status, deadline, .. } = mapped;
         let columns = [column("orders.id", id), column("orders.status", status), column("orders.deadline.column", deadline)];
-        Self { columns, time_zone, zone_matters }
+        Self { columns, time_zone, zone_matters, obstacles }
     }
 
     pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {

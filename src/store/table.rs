@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use crate::{
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, OpenError, Outbox, Page, SampleDeadline, Settings, Store, StoreError,
-        Transaction, Updated,
+        Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings, Store,
+        StoreError, Transaction, Updated,
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
@@ -103,6 +103,10 @@ impl<D: Dialect> Store for Table<D> {
         let schema = Schema::read(&self.dialect, &mut session, &self.settings, Some(&self.schema().own)).await?;
         self.schema.send_replace(Arc::new(schema));
         Ok(())
+    }
+
+    fn obstacles(&self) -> Vec<Obstacle> {
+        self.schema().fragments.described.obstacles.clone()
     }
 
     async fn reach(&self) -> Result<()> {

@@ -6,6 +6,8 @@ mod database;
 mod events;
 /// Logins that the driver lacks.
 mod logins;
+/// What keeps orders from closing, though every statement is accepted.
+mod obstacles;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::{
     cli::check::{Examination, Finding, events, host_micros},
     config::Config,
-    store::{self, Catalogue, IndexAdvice, OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError, TableKind},
+    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError, TableKind},
 };
 
 const NAME: &str = "database";
@@ -49,6 +49,9 @@ pub(super) async fn examine(config: &Config) -> Examination {
             "policies of the table decide which orders this user sees; one that they hide is never closed",
             "see that a policy for SELECT and UPDATE lets this user see every order, or ALTER ROLE ... BYPASSRLS",
         ));
+    }
+    for Obstacle { name, what, fix } in store.obstacles() {
+        examination.add(Finding::warn(name, what, fix));
     }
     examination.add(index("sweep index", &catalogue, &catalogue.sweep_index, "the sweep reads the whole table"));
     examination.add(index("id index", &catalogue, &catalogue.id_index, "each look-up reads the whole table"));

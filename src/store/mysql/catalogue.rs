@@ -8,6 +8,7 @@ use crate::{
         Misfit, OpenError, StoreError,
         catalogue::{Index, TableKind},
         mapping::{self, StatusKind},
+        obstacles::{self, Obstacle},
         session::Session,
     },
 };
@@ -67,6 +68,8 @@ pub(super) struct Table {
     engine: Option<String>,
     transactions: bool,
     partitioned: bool,
+    /// The SELECT of a view; empty if this user may not see it.
+    definition: Option<String>,
 }
 
 impl Table {
@@ -76,6 +79,11 @@ impl Table {
             Self { partitioned: true, .. } => TableKind::Partitioned,
             Self { .. } => TableKind::Plain,
         }
+    }
+
+    pub(super) fn obstacles(&self, rule: &Rule) -> Vec<Obstacle> {
+        let view = self.definition.as_deref().and_then(|definition| obstacles::view(rule, definition));
+        view.into_iter().collect()
     }
 
     /// Refuses a table whose rows can be neither locked nor rolled back.
@@ -103,10 +111,12 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
         .into());
     };
     // Names differing in case are different tables, except where the server folds them.
-    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, bool)>(
+    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, Option<String>, bool)>(
         "SELECT CAST(table_schema AS CHAR), CAST(table_name AS CHAR), CAST(t.engine AS CHAR),
                 EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES'),
                 COALESCE(create_options, '') LIKE '%partitioned%',
+                (SELECT CAST(view_definition AS CHAR) FROM information_schema.views v
+                 WHERE v.table_schema = t.table_schema AND v.table_name = t.table_name LIMIT 1),
                 LOWER(table_schema) = LOWER(?) AND LOWER(table_name) = LOWER(?)
                 AND (@@lower_case_table_names > 0 OR CAST(table_name AS BINARY) = CAST(? AS BINARY)) AS is_it
          FROM information_schema.tables t WHERE LOWER(table_name) = LOWER(?)
@@ -118,8 +128,8 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
     .bind(&wanted.name);
     let mut found = session.run(|connection| select.fetch_all(connection)).await?;
     if found.first().is_some_and(|(.., is_it)| *is_it) {
-        let (schema, name, engine, transactions, partitioned, _) = found.swap_remove(0);
-        return Table { schema, name, engine, transactions, partitioned }.with_transactions(rule);
+        let (schema, name, engine, transactions, partitioned, definition, _) = found.swap_remove(0);
+        return Table { schema, name, engine, transactions, partitioned, definition }.with_transactions(rule);
     }
     let similar: Vec<String> = found.into_iter().map(|(schema, name, ..)| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };

@@ -73,7 +73,7 @@ pub(super) async fn read(
     let fragments = Fragments {
         id_kind,
         words: words(&table.schema, &table.name),
-        described: Described::new(&columns, zone, matches!(due, DeadlineColumn::Local { .. })),
+        described: Described::new(&columns, zone, matches!(due, DeadlineColumn::Local { .. }), table.obstacles(rule)),
         escapes: server.escapes,
         now: NOW,
         id_text: id.text(id_name),

@@ -77,7 +77,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let fragments = Fragments {
         id_kind: id_kind(id, unicode)?,
         words: words(&relation.schema, &relation.name),
-        described: Described::new(&columns, zone.describe(), matches!(due, DeadlineColumn::Local { .. })),
+        described: Described::new(&columns, zone.describe(), matches!(due, DeadlineColumn::Local { .. }), relation.obstacles(rule)),
         escapes: false,
         now: NOW,
         id_text: format!("{id_name}::text"),

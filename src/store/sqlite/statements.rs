@@ -11,10 +11,11 @@ use crate::{
     order::IdKind,
     store::{
         OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError,
-        catalogue::{Described, Findings, Index},
+        catalogue::{Described, Findings, Index, TableKind},
         dialect::{Fragments, sorted},
         driver::Columns,
         mapping::{Column as _, Mapped, StatusLiterals},
+        obstacles,
         session::Session,
         statement::sql,
         statements::sample,
@@ -29,6 +30,7 @@ pub(super) const IDS: &str = "SELECT value FROM json_each(?1)";
 pub(in crate::store) struct Table {
     schema: String,
     name: String,
+    kind: TableKind,
     rowid_alias: Option<String>,
     pub(super) ids_are_numbers: bool,
     due: DeadlineColumn,
@@ -90,15 +92,20 @@ pub(super) async fn read(
     let orders = Table {
         rowid_alias: rowid_alias(&all),
         name: name.clone(),
+        kind: table_kind(session, &schema, name).await?,
         ids_are_numbers: matches!(id_kind, IdKind::Integer { .. }),
         swept: format!("{} AND {}{}", swept[0], within[0], rule.filter_condition()),
         due,
         schema,
     };
     let due = &orders.due;
+    let obstacles = match orders.kind {
+        TableKind::View => vec![obstacles::sqlite_view(rule)],
+        TableKind::Plain | TableKind::Partitioned => Vec::new(),
+    };
     let fragments = Fragments {
         words: words(&orders.schema, name),
-        described: Described::new(&columns, zone, due.is_local()),
+        described: Described::new(&columns, zone, due.is_local(), obstacles),
         escapes: false,
         now: NOW,
         qualified_id_text: format!("CAST({table}.{id} AS TEXT)"),
@@ -154,7 +161,7 @@ impl Table {
         let bare_table = table.rsplit_once("\".\"").map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         Ok(Findings {
             product,
-            table: table_kind(session, &self.schema, &self.name).await?,
+            table: self.kind,
             row_security: false,
             swept_late,
             odd_deadlines: self.odd_deadlines(session, fragments).await?,
