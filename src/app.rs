@@ -20,8 +20,8 @@ use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
-    signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep},
-    store::{self, OpenError, Store, StoreError},
+    signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep, ZoneWatch},
+    store::{self, Obstacle, OpenError, Store, StoreError},
 };
 
 /// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
@@ -31,6 +31,9 @@ const LATER: usize = 65_536;
 /// For how long a rehearsal is tried again that meets locks, and after which pause.
 const REHEARSAL_PATIENCE: Duration = Duration::from_secs(1);
 const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often the server's time zone is asked for.
+const ZONE_EVERY: Duration = Duration::from_mins(1);
 
 /// Why the daemon stopped, other than because it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +67,9 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         () = signals.next() => return Ok(()),
     };
     info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
+    for Obstacle { what, fix, .. } in store.obstacles() {
+        warn!(reason = what, fix, "orders may never close");
+    }
     let mut daemon = Daemon::start(config, store)?;
     tokio::select! {
         () = signals.next() => {}
@@ -185,6 +191,7 @@ impl Daemon {
         others.spawn(sweep.run());
         others.spawn(listener.run());
         others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
+        others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         spawn_events(config, &store, &closed_rx, &stop, &mut others)?;
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, stats, stop, workers, others })

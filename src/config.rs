@@ -11,6 +11,7 @@ mod rule;
 mod statement;
 mod urls;
 mod values;
+mod verb;
 
 pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load};

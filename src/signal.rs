@@ -13,6 +13,7 @@ mod pacer;
 mod peers;
 mod redis;
 mod sweep;
+mod zone;
 
 pub use advice::redis_cli;
 pub use key::{KeyReader, NotAnOrder};
@@ -22,3 +23,4 @@ pub use pacer::{Pacer, Upcoming};
 pub use peers::Peers;
 pub use redis::{Commands, Events, PATIENCE, RedisError, Subscriber, address, pattern};
 pub use sweep::{Found, Sweep};
+pub use zone::ZoneWatch;

@@ -12,8 +12,10 @@ mod connections;
 mod dialect;
 mod driver;
 mod error;
+mod halt;
 mod mapping;
 mod mysql;
+mod obstacles;
 mod outbox;
 mod paging;
 mod postgres;
@@ -23,9 +25,11 @@ mod statement;
 mod statements;
 mod table;
 mod template;
+mod zone;
 
-pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, SampleDeadline, TableKind};
+pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
+pub use obstacles::Obstacle;
 pub use outbox::{
     Address, Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
     VERSION as TABLES_VERSION, instance,
@@ -93,6 +97,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn is_another(&self) -> Result<bool, StoreError>;
 
+    /// What the catalogue, when it was last read, told of the table that may keep orders from closing.
+    fn obstacles(&self) -> Vec<Obstacle>;
+
     /// Makes one connection, beside those that are in use, and shows that the database takes writes; within a second.
     ///
     /// # Errors
@@ -130,11 +137,23 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn catalogue(&self) -> Result<Catalogue, StoreError>;
 
-    /// Reads the rows of these orders as last committed, outside of any transaction. Locks nothing.
+    /// Reads the rows of these orders as last committed, outside of any transaction, those included that `orders.filter`
+    /// hides. Locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Asks the server, over a connection that sets no zone, whether it reads times without a zone otherwise than when the
+    /// store was opened, and says how. `None` also where no deadline depends on it.
+    ///
+    /// # Errors
+    /// As the database says, sorted: nothing is known then.
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError>;
+
+    /// Stops closing for this reason, or lets it go on: while it is stopped, [`Store::begin`] and [`Store::reach`] say that the
+    /// store is unavailable, and why.
+    fn halt(&self, reason: Option<String>);
 
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;

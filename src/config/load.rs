@@ -14,7 +14,7 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use crate::config::{Config, DatabaseUrl, Webhook, explain::explain};
+use crate::config::{Config, DatabaseUrl, Rule, Webhook, explain::explain};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
@@ -166,8 +166,12 @@ impl Loaded {
         if orders.unpaid.get().contains(&orders.closed) {
             return Err(self.wrong("orders.closed", &format!("is {}, which orders.unpaid lists as unpaid", orders.closed.text())));
         }
-        if orders.set.keys().any(|column| *column == orders.status) {
+        let rule = Rule::of(&self.config);
+        if rule.sets(&rule.status) {
             return Err(self.wrong("orders.set", &format!("sets {}, the status column, which orders.closed sets already", orders.status)));
+        }
+        if rule.sets(&rule.id) {
+            return Err(self.wrong("orders.set", &format!("sets {}, the id column, by which what follows finds the order", orders.id)));
         }
         Ok(())
     }

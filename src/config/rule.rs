@@ -67,17 +67,11 @@ impl Rule {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let orders = &config.orders;
-        let mut unpaid: Vec<Status> = Vec::new();
-        for status in orders.unpaid.get() {
-            if !unpaid.contains(status) {
-                unpaid.push(status.clone());
-            }
-        }
         Self {
             table: orders.table.clone(),
             id: orders.id.clone(),
             status: orders.status.clone(),
-            unpaid,
+            unpaid: orders.unpaid.get().to_vec(),
             closed: orders.closed.clone(),
             deadline: orders.deadline.clone(),
             filter: orders.filter.clone(),
@@ -134,7 +128,7 @@ impl Rule {
         self.filter.as_ref().is_some_and(|filter| filter.contains('('))
     }
 
-    /// Whether closing sets this column, besides the status.
+    /// Whether `set` has this column, in whatever case: two of the databases don't tell names apart by it.
     #[must_use]
     pub fn sets(&self, column: &ColumnName) -> bool {
         self.set.keys().any(|set| set.as_str().eq_ignore_ascii_case(column.as_str()))

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, de};
 
+use crate::config::verb::only_reads;
+
 /// One of the user's statements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(into = "Shape")]
@@ -126,9 +128,9 @@ impl<'de> Deserialize<'de> for Statement {
 
             fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Statement, A::Error> {
                 let Table { sql, rows } = Table::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                // A database counts what a SELECT reads, nothing at all, or what the statement before it changed.
-                let reads = sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select"));
-                if reads && let Some(rows) = rows {
+                if only_reads(&sql)
+                    && let Some(rows) = rows
+                {
                     return Err(de::Error::custom(format!(
                         "has a SELECT, which changes no rows, and asks for {rows}; leave rows out, or write an INSERT, UPDATE or DELETE"
                     )));

@@ -134,8 +134,15 @@ impl Statuses {
 }
 
 impl From<Vec<Status>> for Statuses {
+    /// Each status counts once: what the sweep reads for it would be read, and counted, again.
     fn from(statuses: Vec<Status>) -> Self {
-        Self(statuses)
+        let mut distinct = Vec::with_capacity(statuses.len());
+        for status in statuses {
+            if !distinct.contains(&status) {
+                distinct.push(status);
+            }
+        }
+        Self(distinct)
     }
 }
 
@@ -150,7 +157,7 @@ impl<'de> Deserialize<'de> for Statuses {
         match Shape::deserialize(deserializer)? {
             Shape::One(status) => Ok(Self(vec![status])),
             Shape::Many(statuses) if statuses.is_empty() => Err(serde::de::Error::custom("at least one status is needed")),
-            Shape::Many(statuses) => Ok(Self(statuses)),
+            Shape::Many(statuses) => Ok(statuses.into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! somebody has settled meanwhile.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -88,13 +88,15 @@ impl Pruner {
         }
     }
 
-    /// Those of these orders that are to be closed no more.
+    /// Those of these orders that are to be closed no more: they are gone, or none of their rows is unpaid. What the filter
+    /// hides may come back, and what was given up is not to close then.
     async fn settled(&self, dead: &[OrderId]) -> Result<Vec<OrderId>, StoreError> {
         if dead.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: HashMap<OrderId, Row> = self.store.look(dead).await?.into_iter().map(|row| (row.id.clone(), row)).collect();
-        let is_settled = |id: &&OrderId| matches!(judge(self.store.unpaid(), rows.get(*id)), Verdict::Settled { .. } | Verdict::NotFound);
-        Ok(dead.iter().filter(is_settled).cloned().collect())
+        let rows = self.store.look(dead).await?;
+        let is_open = |row: &&Row| !matches!(judge(self.store.unpaid(), Some(*row)), Verdict::Settled { .. });
+        let open: HashSet<&OrderId> = rows.iter().filter(is_open).map(|row| &row.id).collect();
+        Ok(dead.iter().filter(|id| !open.contains(id)).cloned().collect())
     }
 }

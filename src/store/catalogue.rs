@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::store::{
     driver::{Columns, Driver},
     mapping::{Column, Mapped},
+    obstacles::Obstacle,
 };
 
 /// Everything that `check` asks a database.
@@ -37,6 +38,8 @@ pub struct Catalogue {
     /// An unpaid order that the sweep comes across after its deadline only, for its text has a zone further east
     /// than the one by which the sweep goes.
     pub swept_late: Option<SampleDeadline>,
+    /// Unpaid orders whose deadline is written in a way that deserves a word.
+    pub odd_deadlines: Vec<OddDeadlines>,
 }
 
 /// What the orders table is.
@@ -92,6 +95,32 @@ pub struct SampleDeadline {
     pub deadline: Option<i64>,
 }
 
+/// Unpaid orders whose deadline, a text, is not written as it should be.
+#[derive(Debug, Clone, Serialize)]
+pub struct OddDeadlines {
+    /// What is odd about it.
+    pub oddity: Oddity,
+    /// How many orders.
+    pub count: u64,
+    /// One of them.
+    pub id: String,
+    /// That one's text.
+    pub stored: String,
+}
+
+/// What is odd about the text of a deadline.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Oddity {
+    /// It means no time: such an order is never due.
+    Unreadable,
+    /// White space stands after it, and is passed over.
+    Untrimmed {
+        /// The statement that takes it away.
+        trim: String,
+    },
+}
+
 /// What a schema knows of its table without asking again.
 #[derive(Debug, Clone)]
 pub(super) struct Described {
@@ -99,6 +128,7 @@ pub(super) struct Described {
     pub(super) columns: [MappedColumn; 3],
     pub(super) time_zone: String,
     pub(super) zone_matters: bool,
+    pub(super) obstacles: Vec<Obstacle>,
 }
 
 /// What a dialect asks its database for a [`Catalogue`].
@@ -109,6 +139,7 @@ pub(super) struct Findings {
     pub(super) row_security: bool,
     /// An order that the sweep comes across too late.
     pub(super) swept_late: Option<SampleDeadline>,
+    pub(super) odd_deadlines: Vec<OddDeadlines>,
     pub(super) indexes: Vec<Index>,
     /// Whether a condition that a partial index implies is left out, and with it what its first column was for.
     pub(super) drops_implied: bool,
@@ -119,15 +150,25 @@ pub(super) struct Findings {
 }
 
 impl Described {
-    pub(super) fn new<C: Column>(mapped: &Mapped<C>, time_zone: String, zone_matters: bool) -> Self {
+    pub(super) fn new<C: Column>(mapped: &Mapped<C>, time_zone: String, zone_matters: bool, obstacles: Vec<Obstacle>) -> Self {
         let column = |key, column: &C| MappedColumn { key, name: column.name().to_owned(), type_name: column.declared() };
         let Mapped { id, status, deadline, .. } = mapped;
         let columns = [column("orders.id", id), column("orders.status", status), column("orders.deadline.column", deadline)];
-        Self { columns, time_zone, zone_matters }
+        Self { columns, time_zone, zone_matters, obstacles }
     }
 
     pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {
-        let Findings { product, table, row_security, swept_late, indexes, drops_implied, create_sweep_index, create_id_index } = findings;
+        let Findings {
+            product,
+            table,
+            row_security,
+            swept_late,
+            odd_deadlines,
+            indexes,
+            drops_implied,
+            create_sweep_index,
+            create_id_index,
+        } = findings;
         let [id, status, deadline] = self.columns.each_ref().map(|column| column.name.as_str());
         let name_of = |serves: &dyn Fn(&Index) -> bool| indexes.iter().find(|index| serves(index)).map(|index| index.name.clone());
         let create = |statement, columns: &[&str]| match table {
@@ -150,6 +191,7 @@ impl Described {
             zone_matters: self.zone_matters,
             sample,
             swept_late,
+            odd_deadlines,
         }
     }
 }

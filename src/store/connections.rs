@@ -23,7 +23,7 @@ use sqlx::{
 
 use crate::store::{
     Limits, LockWait, Settings, StoreError,
-    dialect::{Dialect, sorted},
+    dialect::{Dialect, DriverOptions, sorted},
     driver::Driver,
     outbox::{Backend, Link, Open, Work},
     session::{Session, Shared, proved},
@@ -42,7 +42,7 @@ const REACH: Duration = Duration::from_secs(1);
 
 /// How a dialect connects.
 pub(super) struct Plan<D: Dialect> {
-    pub(super) options: <<D::Driver as Database>::Connection as Connection>::Options,
+    pub(super) options: DriverOptions<D>,
     /// What a new session for closing runs first.
     pub(super) closing: String,
     /// What every other new session runs first.
@@ -128,6 +128,13 @@ impl<D: Dialect> Connections<D> {
     /// Makes a first connection; an error is the driver's own.
     pub(super) async fn first(&self) -> Result<(), sqlx::Error> {
         self.acquire(&self.reading).await.map(drop)
+    }
+
+    /// Makes connections to come otherwise.
+    pub(super) fn change_options(&self, change: impl Fn(DriverOptions<D>) -> DriverOptions<D>) {
+        for pool in [&self.closing, &self.reading] {
+            pool.set_connect_options(change((*pool.connect_options()).clone()));
+        }
     }
 
     /// A session that only reads.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use sqlx::{Database, SqlStr, error::DatabaseError};
+use sqlx::{Connection, Database, SqlStr, error::DatabaseError};
 
 use crate::{
     config::{self, Names, Rule},
@@ -22,6 +22,7 @@ use crate::{
     },
 };
 
+pub(super) type DriverOptions<D> = <<<D as Dialect>::Driver as Database>::Connection as Connection>::Options;
 pub(super) type DriverRow<D> = <<D as Dialect>::Driver as Database>::Row;
 
 /// One kind of database.
@@ -55,6 +56,19 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// What the error of the first connection means.
     fn refused(_database: &config::Database, error: sqlx::Error) -> OpenError {
         sorted::<Self>(error).into()
+    }
+
+    /// Makes connections to come read times without a zone as the first one did, where they do not anyway.
+    fn keeping_zone(&self, options: DriverOptions<Self>) -> DriverOptions<Self> {
+        options
+    }
+
+    /// Asks the server, over a connection that sets no zone, whether its own has changed since [`Self::plan`], and says how.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+        Ok(None)
     }
 
     /// The beginning of a transaction that closes, and in the same trip its proof ([`Self::proof`]), where the server does

@@ -7,8 +7,10 @@
 mod catalogue;
 mod deadline;
 mod ids;
+mod login;
 mod outbox;
 mod statements;
+mod zone;
 
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use crate::{
         statement::{Parameters, sql},
         template::Template,
         unusable_url,
+        zone::ServersZone,
     },
 };
 use ids::ListStatement;
@@ -65,6 +68,11 @@ const POOL_IDLE: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct MySql {
     time_zone: Option<TimeZone>,
+    /// The server's own zone as it was, unless one is configured.
+    servers_zone: Option<ServersZone>,
+    /// Without a zone of ours, unless one is configured.
+    options: MySqlConnectOptions,
+    timeout: Duration,
 }
 
 #[async_trait]
@@ -89,22 +97,44 @@ impl Dialect for MySql {
         let options = options.pipes_as_concat(false).no_engine_substitution(false);
         // The ids of one statement are compared byte by byte with what is bound.
         let options = options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (9 + rule.close_sql.len()));
+        let servers_zone = match database.time_zone {
+            None => Some(zone::of_session(&options, settings.acquire_timeout()).await.map_err(|error| Self::refused(database, error))?),
+            Some(_) => None,
+        };
+        let dialect = Self { time_zone: database.time_zone.clone(), servers_zone, options: options.clone(), timeout };
         let plan =
             Plan { options, closing: set_up(timeout), reading: set_up(timeout), timeout, idle: Some(POOL_IDLE), one_writer_for: None };
-        Ok((Self { time_zone: database.time_zone.clone() }, plan))
+        Ok((dialect, plan))
     }
 
     // The zone is set while connecting, and only the driver's own error still has its number.
     fn refused(database: &Database, error: sqlx::Error) -> OpenError {
         const UNKNOWN_TIME_ZONE: u16 = 1298;
+        let number = error.as_database_error().map_or(0, number);
+        if let Some(misfit) = login::misfit(&error, number) {
+            return misfit.into();
+        }
         match &database.time_zone {
-            Some(zone) if error.as_database_error().is_some_and(|error| number(error) == UNKNOWN_TIME_ZONE) => Misfit(format!(
+            Some(zone) if number == UNKNOWN_TIME_ZONE => Misfit(format!(
                 "database.time_zone is {zone}, which this server does not know; write an offset such as \"+08:00\" within the server's range, \
                  or load the names with: mysql_tzinfo_to_sql /usr/share/zoneinfo | mysql -u root mysql"
             ))
             .into(),
             _ => sorted::<Self>(error).into(),
         }
+    }
+
+    fn keeping_zone(&self, options: MySqlConnectOptions) -> MySqlConnectOptions {
+        match &self.servers_zone {
+            Some(zone) => options.timezone(zone.name.clone()),
+            None => options,
+        }
+    }
+
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+        let Some(before) = &self.servers_zone else { return Ok(None) };
+        let now = zone::of_session(&self.options, self.timeout).await.map_err(sorted::<Self>)?;
+        Ok(before.change_to(&now))
     }
 
     fn begin(limits: Limits, refused: bool) -> SqlStr {

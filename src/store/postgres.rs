@@ -5,6 +5,7 @@ mod deadline;
 mod outbox;
 mod pooler;
 mod statements;
+mod version;
 mod zone;
 
 use std::time::Duration;
@@ -14,7 +15,7 @@ use sqlx::{SqlSafeStr, SqlStr, error::DatabaseError, postgres::PgConnectOptions}
 use tracing::warn;
 
 use crate::{
-    config::Rule,
+    config::{Database, Rule},
     order::OrderId,
     store::{
         Limits, LockWait, OpenError, Settings, StoreError,
@@ -38,6 +39,7 @@ const LOCK_WAIT: &str = "500ms";
 #[derive(Debug)]
 pub(super) struct Postgres {
     zone: SessionZone,
+    database: Database,
 }
 
 #[async_trait]
@@ -54,7 +56,7 @@ impl Dialect for Postgres {
         let timeout = database.timeout.get();
         let options: PgConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
         let options = options.application_name("order-closer");
-        pooler::refuse_shared_sessions(&options, settings.acquire_timeout()).await?;
+        pooler::refuse_unfit_server(&options, settings.acquire_timeout()).await?;
         let zone = zone::session_zone(database).await?;
         if let SessionZone::Unknown(reason) = &zone {
             warn!(
@@ -69,7 +71,14 @@ impl Dialect for Postgres {
             zone.set_sql()
         );
         let plan = Plan { options, closing: set_up.clone(), reading: set_up, timeout, idle: None, one_writer_for: None };
-        Ok((Self { zone }, plan))
+        Ok((Self { zone, database: database.clone() }, plan))
+    }
+
+    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+        match &self.zone {
+            SessionZone::Servers(before) => zone::change(before, &self.database).await,
+            SessionZone::Configured(_) | SessionZone::Unknown(_) => Ok(None),
+        }
     }
 
     fn begin(limits: Limits, _: bool) -> SqlStr {

@@ -30,6 +30,8 @@ pub(super) struct Statements<L> {
     /// In: ids. Out: those that several rows have, locked or not. Locks nothing. Only where that can be, and where a row that
     /// another transaction has locked would not be seen.
     pub(super) repeated: Option<L>,
+    /// The same, whatever the filter hides.
+    pub(super) look: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. Status and deadline are asked once more: there are
@@ -66,10 +68,11 @@ impl<L> Statements<L> {
         let list = |statement| D::list(table, statement);
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
 
-        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}{filter_by_row}", fragments.batch.as_ref().unwrap_or(&row));
+        let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
+        let peek = format!("{look}{filter_by_row}");
         let lock = match fragments.locking {
-            Some(locking) => format!("{locking}{look} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
-            None => look.clone(),
+            Some(locking) => format!("{locking}{peek} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
+            None => peek.clone(),
         };
         let repeated = (fragments.locking.is_some() && !fragments.id_is_unique).then(|| {
             let key = &fragments.id_bytes;
@@ -104,7 +107,8 @@ impl<L> Statements<L> {
 
         Ok(Self {
             lock: list(lock)?,
-            peek: list(look)?,
+            peek: list(peek)?,
+            look: list(look)?,
             repeated: repeated.map(list).transpose()?,
             close_due: fragments.close_due.clone().map(list).transpose()?,
             update: list(format!(

@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use crate::{
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, OpenError, Outbox, Page, SampleDeadline, Settings, Store, StoreError,
-        Transaction, Updated,
+        Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings, Store,
+        StoreError, Transaction, Updated,
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
+        halt::Halt,
         outbox::{OwnTables, Recorder},
         paging::Paging,
         session::Session,
@@ -38,6 +39,7 @@ pub(super) struct Table<D: Dialect> {
     outbox: Outbox,
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
+    halt: Halt,
 }
 
 /// The table as its catalogue describes it, and the statements made from that.
@@ -72,9 +74,13 @@ impl<D: Dialect> Table<D> {
         let schema = Schema::read(&dialect, &mut session, &settings, None).await?;
         let identity = Mutex::new(dialect.identity(&mut session).await.ok());
         drop(session);
+        if schema.fragments.described.zone_matters {
+            connections.change_options(|options| dialect.keeping_zone(options));
+        }
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
         let unpaid = settings.rule.unpaid_texts();
-        Ok(Self { dialect, connections, schema: watch::Sender::new(Arc::new(schema)), settings, unpaid, outbox, identity })
+        let schema = watch::Sender::new(Arc::new(schema));
+        Ok(Self { dialect, connections, schema, settings, unpaid, outbox, identity, halt: Halt::default() })
     }
 
     fn schema(&self) -> Arc<Schema<D>> {
@@ -111,11 +117,17 @@ impl<D: Dialect> Store for Table<D> {
         Ok(std::mem::replace(&mut *known, identity.clone()) != identity)
     }
 
+    fn obstacles(&self) -> Vec<Obstacle> {
+        self.schema().fragments.described.obstacles.clone()
+    }
+
     async fn reach(&self) -> Result<()> {
+        self.halt.pass()?;
         self.connections.reach().await
     }
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
+        self.halt.pass()?;
         Ok(Box::new(Open { session: self.connections.begin(limits).await?, schema: self.schema(), has_triggers: true }))
     }
 
@@ -168,7 +180,15 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let schema = self.schema();
-        Ok(rows(&mut self.connections.read().await?, &schema.statements.peek, ids, false).await?.rows)
+        Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
+    }
+
+    async fn zone_changed(&self) -> Result<Option<String>> {
+        if self.schema().fragments.described.zone_matters { self.dialect.zone_changed().await } else { Ok(None) }
+    }
+
+    fn halt(&self, reason: Option<String>) {
+        self.halt.set(reason);
     }
 
     fn outbox(&self) -> &Outbox {

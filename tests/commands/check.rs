@@ -4,6 +4,10 @@
 mod database;
 /// Events: their tables, and who is told.
 mod events;
+/// Logins that the driver lacks.
+mod logins;
+/// What keeps orders from closing, though every statement is accepted.
+mod obstacles;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
 

@@ -5,13 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use order_closer::{events::Pruner, store::Store};
+use order_closer::{
+    events::Pruner,
+    store::{Address, DeadOrder, Store},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Database, by_kind,
+    Database, by_kind, ids,
     outbox::{migrated, with_events},
-    overdue_orders, plain_orders,
+    overdue, overdue_orders, plain_orders,
 };
 
 pub(super) fn pruner(store: &Arc<dyn Store>) -> Pruner {
@@ -46,6 +49,45 @@ pub async fn dead_letters_of_settled_orders_are_forgotten(database: Database) {
     pruner(&store).run_once().await.expect("it can be looked at");
     payment.rollback().await;
     assert_eq!(database.number(left).await, 520);
+}
+
+/// What the filter hides for a while is neither settled nor gone.
+pub async fn dead_letters_of_hidden_orders_are_kept(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=4).await;
+    database.execute("UPDATE orders SET note = 'shown'").await;
+    let settings = with_events(&database).set("orders.filter", "note = 'shown'");
+    let store = migrated(&settings).await;
+    let given_up: Vec<DeadOrder> =
+        ids(&*store, &["1", "2", "3"]).into_iter().map(|id| DeadOrder { id, attempts: 8, error: "x".into() }).collect();
+    store.outbox().bury(&given_up).await.expect("they can be given up");
+    for id in ids(&*store, &["1", "3"]) {
+        assert_eq!(store.outbox().discard(&Address { order: id, event: None }).await, Ok(true));
+    }
+    database.execute("UPDATE orders SET note = NULL; UPDATE orders SET status = 1 WHERE order_no = 3").await;
+    pruner(&store).run_once().await.expect("it can be tidied up");
+    database.execute("UPDATE orders SET note = 'shown'").await;
+    let left = store.outbox().dead_orders(None, 10).await.expect("they can be read");
+    assert_eq!(left, ids(&*store, &["1", "2"]), "3 is settled");
+    assert_eq!(overdue(&*store).await, ["4"]);
+}
+
+/// Where an id stands in two rows, both have to be settled.
+pub async fn a_dead_letter_with_two_rows(database: Database) {
+    plain_orders(&database).await;
+    database.execute(by_kind(database.kind, "DROP INDEX orders_id", "DROP INDEX orders_id ON orders", "DROP INDEX orders_id")).await;
+    for row in ["second", "first"] {
+        overdue_orders(&database, [1]).await;
+        database.execute(&format!("UPDATE orders SET note = '{row}' WHERE note IS NULL")).await;
+    }
+    let store = migrated(&with_events(&database)).await;
+    let id = ids(&*store, &["1"]).swap_remove(0);
+    store.outbox().bury(&[DeadOrder { id, attempts: 8, error: "x".into() }]).await.expect("it can be given up");
+    for (row, left) in [("first", 1), ("second", 0)] {
+        database.execute(&format!("UPDATE orders SET status = 1 WHERE note = '{row}'")).await;
+        pruner(&store).run_once().await.expect("it can be tidied up");
+        assert_eq!(store.outbox().dead_orders(None, 10).await.expect("they can be read").len(), left);
+    }
 }
 
 /// More than any pause between the pieces would allow for.

@@ -37,7 +37,7 @@ pub async fn one_migrates_at_a_time(database: Database) {
     let mut other = database.begin().await;
     match database.kind {
         Kind::Postgres => drop(other.execute("SELECT pg_advisory_xact_lock(7305805541961425520)").await),
-        Kind::MariaDb => drop(other.execute("DO GET_LOCK(CONCAT('order_closer_', MD5(DATABASE())), 5)").await),
+        Kind::MariaDb => drop(other.execute("DO GET_LOCK(CONCAT('order_closer_', LEFT(SHA2(DATABASE(), 256), 32)), 5)").await),
         // The transaction itself has locked everything.
         Kind::Sqlite => {}
     }
@@ -45,7 +45,7 @@ pub async fn one_migrates_at_a_time(database: Database) {
     assert_eq!(open(&with_events(&database)).await.outbox().version(), 0);
     let (migrated, ()) = tokio::join!(store.outbox().migrate(), async {
         if database.kind == Kind::MariaDb {
-            other.execute("DO RELEASE_LOCK(CONCAT('order_closer_', MD5(DATABASE())))").await;
+            other.execute("DO RELEASE_LOCK(CONCAT('order_closer_', LEFT(SHA2(DATABASE(), 256), 32)))").await;
         }
         other.rollback().await;
     });

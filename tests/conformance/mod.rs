@@ -20,7 +20,9 @@ mod read_only;
 mod row_counts;
 mod statuses;
 mod sweeping;
+mod texts;
 mod transactions;
+mod zones;
 
 use std::{
     collections::BTreeMap,
@@ -78,6 +80,7 @@ macro_rules! exam {
             deadlines::deadline_after_creation_as_a_number,
             deadlines::never_due,
             deadlines::never_due_as_a_number,
+            sweeping::a_status_that_is_listed_twice,
             sweeping::pages_hold_every_order_once_oldest_first,
             sweeping::pages_of_text_ids,
             sweeping::only_what_is_within_the_horizon,
@@ -104,6 +107,8 @@ macro_rules! exam {
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
             keeping::dead_letters_of_settled_orders_are_forgotten,
+            keeping::dead_letters_of_hidden_orders_are_kept,
+            keeping::a_dead_letter_with_two_rows,
             keeping::old_events_are_pruned_as_fast_as_they_come,
             neighbours::dead_letters_are_their_own_tables,
             neighbours::events_are_their_own_tables,
@@ -173,6 +178,9 @@ mod postgres {
         misfits::types_that_do_not_fit,
         misfits::numbers_that_may_have_a_fraction,
         misfits::an_unreachable_database,
+        zones::a_zone_that_changes,
+        zones::a_zone_that_does_not_matter,
+        zones::closing_stops_while_the_zone_is_another,
     }
 }
 
@@ -209,6 +217,9 @@ mod mariadb {
         misfits::types_that_do_not_fit,
         misfits::an_engine_without_transactions,
         misfits::an_unreachable_database,
+        zones::a_zone_that_changes,
+        zones::a_zone_that_does_not_matter,
+        zones::closing_stops_while_the_zone_is_another,
     }
 }
 
@@ -219,6 +230,8 @@ mod sqlite {
         deadlines::deadline_in_iso_8601_with_t,
         misfits::numbers_that_may_have_a_fraction,
         misfits::texts_that_become_numbers,
+        texts::a_zone_with_white_space_after_it,
+        texts::deadlines_in_any_spelling,
     }
 }
 

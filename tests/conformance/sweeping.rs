@@ -5,7 +5,8 @@ use std::time::Duration;
 use order_closer::store::DueQuery;
 
 use super::{
-    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, open, overdue, plain_orders, settings, sorted_ids, sweep, time_type,
+    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, open, overdue, overdue_orders, plain_orders, settings, sorted_ids,
+    sweep, time_type,
 };
 use crate::support::wait;
 
@@ -51,6 +52,16 @@ pub async fn pages_hold_every_order_once_oldest_first(database: Database) {
             assert!(deadlines.is_sorted(), "oldest first, with pages of {limit}");
         }
     }
+}
+
+/// The sweep reads once for each status, however often it is listed.
+pub async fn a_status_that_is_listed_twice(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=3).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec![0, 7, 0])).await;
+    assert_eq!(store.unpaid(), ["0", "7"]);
+    assert_eq!(overdue(&*store).await, ["1", "2", "3"]);
+    assert_eq!(store.count_overdue().await, Ok(3));
 }
 
 /// Ids decide the order among equal deadlines, by whatever rules the column compares texts.

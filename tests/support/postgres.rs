@@ -1,6 +1,8 @@
 //! A PostgreSQL server: one for all tests, or one of a test's own that may be killed.
 
 use std::{
+    fs,
+    io::Write,
     path::{Path, PathBuf},
     sync::LazyLock,
 };
@@ -19,6 +21,7 @@ const PROGRAMS: &str = "COMPAT_POSTGRES";
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     settings: Vec<String>,
+    time_zone: Option<String>,
 }
 
 impl Options {
@@ -31,8 +34,9 @@ impl Options {
 
     /// The zone of sessions that choose none; UTC otherwise.
     #[must_use]
-    pub fn time_zone(self, zone: &str) -> Self {
-        self.setting(&format!("timezone={zone}"))
+    pub fn time_zone(mut self, zone: &str) -> Self {
+        self.time_zone = Some(zone.into());
+        self
     }
 
     /// As PostgreSQL comes, in what makes it slower and safer than a test needs it.
@@ -80,6 +84,10 @@ impl Postgres {
         initdb.current_dir(&home).arg("-D").arg(home.join("data"));
         initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
         process::run("initdb", initdb);
+        // Not an argument, which no ALTER SYSTEM could change.
+        let zone = options.time_zone.as_deref().unwrap_or("UTC");
+        let mut file = fs::OpenOptions::new().append(true).open(home.join("data/postgresql.conf")).expect("initdb has written it");
+        writeln!(file, "timezone = '{zone}'").expect("it takes a line");
         let (process, port) = ports::with_free("postgres", |port| Ok((launch(&options, &home, port)?, port)));
         Self { options, home, port, process, _folder: folder }
     }
@@ -179,7 +187,7 @@ pub(super) fn user_name() -> Option<String> {
 
 fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> {
     let (data, log) = (home.join("data"), home.join("log"));
-    std::fs::remove_file(&log).ok();
+    fs::remove_file(&log).ok();
     let mut command = process::mortal_as(user_name().as_deref(), process::find_server(PROGRAMS, &["postgres"]));
     command.current_dir(home).arg("-D").arg(&data);
     let settings = [
@@ -187,7 +195,6 @@ fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> 
         "listen_addresses=127.0.0.1".into(),
         format!("unix_socket_directories={}", home.display()),
         "max_connections=300".into(),
-        "timezone=UTC".into(),
         // A killed process loses nothing by this, only a killed machine would.
         "fsync=off".into(),
         "autovacuum=off".into(),

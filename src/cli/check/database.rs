@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::{
     cli::check::{Examination, Finding, events, host_micros},
     config::Config,
-    store::{self, Catalogue, IndexAdvice, OpenError, SampleDeadline, StoreError, TableKind},
+    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError, TableKind},
 };
 
 const NAME: &str = "database";
@@ -50,6 +50,9 @@ pub(super) async fn examine(config: &Config) -> Examination {
             "see that a policy for SELECT and UPDATE lets this user see every order, or ALTER ROLE ... BYPASSRLS",
         ));
     }
+    for Obstacle { name, what, fix } in store.obstacles() {
+        examination.add(Finding::warn(name, what, fix));
+    }
     examination.add(index("sweep index", &catalogue, &catalogue.sweep_index, "the sweep reads the whole table"));
     examination.add(index("id index", &catalogue, &catalogue.id_index, "each look-up reads the whole table"));
     if catalogue.id_index.found.is_some() && !catalogue.id_is_unique {
@@ -61,6 +64,9 @@ pub(super) async fn examine(config: &Config) -> Examination {
     }
     if let Some(late) = &catalogue.swept_late {
         examination.add(swept_late(config, late));
+    }
+    for odd in &catalogue.odd_deadlines {
+        examination.add(odd_deadlines(config, odd));
     }
     match store::rehearse(store.as_ref()).await {
         Ok(()) => examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)")),
@@ -160,4 +166,20 @@ fn swept_late(config: &Config, late: &SampleDeadline) -> Finding {
         format!("order {id}: {column} is {stored}, which the sweep, going by {zone}, finds hours after it is due"),
         format!("set database.time_zone to the easternmost offset in {column}; what has an offset of its own is read by that all the same"),
     )
+}
+
+/// Texts that are no times, and times with something after them.
+fn odd_deadlines(config: &Config, odd: &OddDeadlines) -> Finding {
+    let OddDeadlines { oddity, count, id, stored } = odd;
+    let (column, plural) = (&config.orders.deadline.column, if *count == 1 { "" } else { "s" });
+    let (what, fix) = match oddity {
+        Oddity::Unreadable => (
+            "is a text that means no time, and is never due,",
+            format!(
+                "write {column} as YYYY-MM-DD HH:MM:SS, with an offset such as +08:00 or Z where it is in another zone than database.time_zone"
+            ),
+        ),
+        Oddity::Untrimmed { trim } => ("has white space after it, which is passed over,", trim.clone()),
+    };
+    Finding::warn("deadline texts", format!("{column} {what} in {count} unpaid order{plural}, such as order {id}: {stored:?}"), fix)
 }

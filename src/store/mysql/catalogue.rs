@@ -8,6 +8,7 @@ use crate::{
         Misfit, OpenError, StoreError,
         catalogue::{Index, TableKind},
         mapping::{self, StatusKind},
+        obstacles::{self, Obstacle},
         session::Session,
     },
 };
@@ -24,15 +25,25 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn read(session: &mut Session<MySql>) -> Result<Self, OpenError> {
-        let select = sqlx::query_as::<_, (String, String)>("SELECT CAST(VERSION() AS CHAR), CAST(@@sql_mode AS CHAR)");
-        let (version, modes) = session.run(|connection| select.fetch_one(connection)).await?;
-        let (product, mariadb) = product(&version)?;
+        let select = sqlx::query_as::<_, (String, String, String)>(
+            "SELECT CAST(VERSION() AS CHAR), CAST(@@version_comment AS CHAR), CAST(@@sql_mode AS CHAR)",
+        );
+        let (version, comment, modes) = session.run(|connection| select.fetch_one(connection)).await?;
+        let (product, mariadb) = product(&version, &comment)?;
         Ok(Self { product, mariadb, escapes: !modes.contains("NO_BACKSLASH_ESCAPES") })
     }
 }
 
 /// Refuses a server that can't skip locked rows.
-fn product(version: &str) -> Result<(String, bool), Misfit> {
+fn product(version: &str, comment: &str) -> Result<(String, bool), Misfit> {
+    // It takes FOR UPDATE SKIP LOCKED without a word, and locks no row: an order that is paid or postponed between our
+    // SELECT and our UPDATE would be closed all the same.
+    if version.contains("TiDB") || comment.contains("TiDB") {
+        return Err(Misfit(format!(
+            "database.url leads to TiDB ({version}), whose FOR UPDATE SKIP LOCKED locks no row, so that an order that is just being paid \
+             could be closed; MySQL 8.0, MariaDB 10.6 or later, or PostgreSQL is needed"
+        )));
+    }
     let mariadb = version.contains("MariaDB");
     // MariaDB may put this before its version, for clients that know no two digits.
     let number = version.strip_prefix("5.5.5-").unwrap_or(version);
@@ -57,6 +68,8 @@ pub(super) struct Table {
     engine: Option<String>,
     transactions: bool,
     partitioned: bool,
+    /// The SELECT of a view; empty if this user may not see it.
+    definition: Option<String>,
 }
 
 impl Table {
@@ -66,6 +79,11 @@ impl Table {
             Self { partitioned: true, .. } => TableKind::Partitioned,
             Self { .. } => TableKind::Plain,
         }
+    }
+
+    pub(super) fn obstacles(&self, rule: &Rule) -> Vec<Obstacle> {
+        let view = self.definition.as_deref().and_then(|definition| obstacles::view(rule, definition));
+        view.into_iter().collect()
     }
 
     /// Refuses a table whose rows can be neither locked nor rolled back.
@@ -93,10 +111,12 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
         .into());
     };
     // Names differing in case are different tables, except where the server folds them.
-    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, bool)>(
+    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, Option<String>, bool)>(
         "SELECT CAST(table_schema AS CHAR), CAST(table_name AS CHAR), CAST(t.engine AS CHAR),
                 EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES'),
                 COALESCE(create_options, '') LIKE '%partitioned%',
+                (SELECT CAST(view_definition AS CHAR) FROM information_schema.views v
+                 WHERE v.table_schema = t.table_schema AND v.table_name = t.table_name LIMIT 1),
                 LOWER(table_schema) = LOWER(?) AND LOWER(table_name) = LOWER(?)
                 AND (@@lower_case_table_names > 0 OR CAST(table_name AS BINARY) = CAST(? AS BINARY)) AS is_it
          FROM information_schema.tables t WHERE LOWER(table_name) = LOWER(?)
@@ -108,8 +128,8 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
     .bind(&wanted.name);
     let mut found = session.run(|connection| select.fetch_all(connection)).await?;
     if found.first().is_some_and(|(.., is_it)| *is_it) {
-        let (schema, name, engine, transactions, partitioned, _) = found.swap_remove(0);
-        return Table { schema, name, engine, transactions, partitioned }.with_transactions(rule);
+        let (schema, name, engine, transactions, partitioned, definition, _) = found.swap_remove(0);
+        return Table { schema, name, engine, transactions, partitioned, definition }.with_transactions(rule);
     }
     let similar: Vec<String> = found.into_iter().map(|(schema, name, ..)| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };
@@ -281,11 +301,21 @@ mod tests {
 
     #[test]
     fn versions_that_can_skip_locked_rows_are_accepted() {
-        assert_eq!(product("8.0.36"), Ok(("MySQL 8.0.36".into(), false)));
-        assert_eq!(product("10.11.6-MariaDB-0+deb12u1"), Ok(("MariaDB 10.11.6".into(), true)));
-        assert_eq!(product("5.5.5-10.6.12-MariaDB-log"), Ok(("MariaDB 10.6.12".into(), true)));
-        assert!(product("5.7.44-log").is_err_and(|misfit| misfit.to_string().contains("MySQL 8.0 or later")));
-        assert!(product("10.5.23-MariaDB").is_err_and(|misfit| misfit.to_string().contains("MariaDB 10.6 or later")));
+        assert_eq!(product("8.0.36", "MySQL Community Server - GPL"), Ok(("MySQL 8.0.36".into(), false)));
+        assert_eq!(product("10.11.6-MariaDB-0+deb12u1", ""), Ok(("MariaDB 10.11.6".into(), true)));
+        assert_eq!(product("5.5.5-10.6.12-MariaDB-log", ""), Ok(("MariaDB 10.6.12".into(), true)));
+        assert!(product("5.7.44-log", "").is_err_and(|misfit| misfit.to_string().contains("MySQL 8.0 or later")));
+        assert!(product("10.5.23-MariaDB", "").is_err_and(|misfit| misfit.to_string().contains("MariaDB 10.6 or later")));
+    }
+
+    /// It answers as MySQL 8 does, unless its configuration has another version for it to tell.
+    #[test]
+    fn a_server_that_takes_the_syntax_and_does_not_lock_is_refused() {
+        let comment = "TiDB Server (Apache License 2.0) Community Edition, MySQL 8.0 compatible";
+        for version in ["8.0.11-TiDB-v8.5.1", "5.7.25-TiDB-v6.5.0", "8.0.36"] {
+            let refused = product(version, comment).expect_err("it does not lock").to_string();
+            assert!(refused.contains("TiDB") && refused.contains("SKIP LOCKED") && refused.contains("MySQL 8.0"), "{refused}");
+        }
     }
 
     #[test]

@@ -1,13 +1,21 @@
 //! Our own tables in MySQL and MariaDB: beside the orders table, in its database.
 
+use sha2::{Digest, Sha256};
+
 use super::deadline::NOW;
 use crate::store::{outbox::Words, statement::Parameters};
+
+/// The name of the lock that whoever migrates holds. It is the whole server's, and no longer than 64 characters, as a
+/// database's name may be by itself. MySQL has no MD5() any more, so it is hashed here.
+fn lock_name(database: &str) -> String {
+    let hash = Sha256::digest(database);
+    hash[..16].iter().fold("order_closer_".into(), |name, byte| format!("{name}{byte:02x}"))
+}
 
 /// For tables in this database, beside this orders table.
 pub(super) fn words(database: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
-    // A lock's name is the whole server's, and no longer than that of a database.
-    let lock = format!("CONCAT('order_closer_', MD5({}))", literal(database));
+    let lock = literal(&lock_name(database));
     Words {
         schema: format!("`{}`.", database.replace('`', "``")),
         schema_name: literal(database),
@@ -31,5 +39,20 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),
         unlock_migrations: Some(format!("DO RELEASE_LOCK({lock})")),
         migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `SELECT LEFT(SHA2('shop', 256), 32)`
+    #[test]
+    fn the_name_of_a_lock_is_hashed_here_and_short_enough() {
+        assert_eq!(lock_name("shop"), "order_closer_8d9001d32c6a703d95921a77115050f3");
+        assert!(lock_name(&"界".repeat(64)).len() <= 64);
+        let words = words("shop", "orders");
+        let sql = words.lock_migrations + &words.unlock_migrations.unwrap_or_default();
+        assert!(["MD5(", "SHA1(", "SHA("].iter().all(|function| !sql.contains(function)), "MySQL 9.6 has none of these: {sql}");
     }
 }

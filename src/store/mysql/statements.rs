@@ -77,7 +77,7 @@ pub(super) async fn read(
     let fragments = Fragments {
         id_kind,
         words: words(&table.schema, &table.name),
-        described: Described::new(&columns, zone, matches!(due, DeadlineColumn::Local { .. })),
+        described: Described::new(&columns, zone, matches!(due, DeadlineColumn::Local { .. }), table.obstacles(rule)),
         escapes: server.escapes,
         now: NOW,
         id_is_unique: indexes.iter().any(|index| index.makes_unique(&columns.id.name)),
@@ -120,6 +120,7 @@ impl Orders {
             table: self.table.kind(),
             row_security: false,
             swept_late: None,
+            odd_deadlines: Vec::new(),
             indexes: indexes(session, &self.server, &self.table).await?,
             drops_implied: false,
             create_sweep_index: self.create_sweep_index.clone(),

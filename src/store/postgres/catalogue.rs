@@ -10,6 +10,7 @@ use crate::{
         Misfit, OpenError, StoreError,
         catalogue::{Index, TableKind},
         mapping::{self, StatusKind},
+        obstacles::{self, Obstacle},
         session::Session,
     },
 };
@@ -80,6 +81,10 @@ pub(super) struct Relation {
     pub(super) qualified: String,
     partitioned: bool,
     view: bool,
+    /// The SELECT of a view.
+    definition: Option<String>,
+    /// Whether policies let its user see other rows than it may change.
+    uneven_policies: bool,
     /// Whether policies decide which of its rows its user sees.
     pub(super) row_security: bool,
     /// Whether it has heirs whose rows are not in its own indexes.
@@ -90,6 +95,12 @@ pub(super) struct Relation {
 }
 
 impl Relation {
+    pub(super) fn obstacles(&self, rule: &Rule) -> Vec<Obstacle> {
+        let view = self.definition.as_deref().and_then(|definition| obstacles::view(rule, definition));
+        let policies = self.uneven_policies.then(|| obstacles::policies(rule));
+        view.into_iter().chain(policies).collect()
+    }
+
     pub(super) fn kind(&self) -> TableKind {
         match self {
             Self { view: true, .. } => TableKind::View,
@@ -100,22 +111,34 @@ impl Relation {
 }
 
 pub(super) async fn relation(session: &mut Session<Postgres>, oid: i64) -> Result<Relation, StoreError> {
-    let select = sqlx::query_as::<_, (String, String, String, bool, bool, bool, bool, bool)>(
+    // The conditions of the policies for a command, or for all, that are about this user; 0 is everybody.
+    let policies = |command: &str| {
+        format!(
+            "ARRAY(SELECT DISTINCT (polpermissive, pg_get_expr(polqual, polrelid))::text FROM pg_policy
+                   WHERE polrelid = c.oid AND polcmd IN ('{command}', '*')
+                   AND EXISTS (SELECT FROM unnest(polroles) r WHERE CASE r WHEN 0 THEN true ELSE pg_has_role(r, 'USAGE') END)
+                   ORDER BY 1)"
+        )
+    };
+    let select = sqlx::query_as::<_, (String, String, String, bool, bool, Option<String>, bool, bool, bool, bool)>(AssertSqlSafe(format!(
         "WITH RECURSIVE family AS (
              SELECT $1::oid AS oid
              UNION SELECT i.inhrelid FROM pg_inherits i JOIN family ON family.oid = i.inhparent
          )
          SELECT n.nspname::text, c.relname::text, format('%I.%I', n.nspname, c.relname),
-                c.relkind = 'p', c.relkind IN ('v', 'm'), row_security_active(c.oid),
+                c.relkind = 'p', c.relkind IN ('v', 'm'), CASE c.relkind WHEN 'v' THEN pg_get_viewdef(c.oid) END,
+                row_security_active(c.oid) AND {} <> {}, row_security_active(c.oid),
                 c.relkind = 'r' AND (SELECT count(*) > 1 FROM family),
                 EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid IN (SELECT oid FROM family) AND NOT t.tgisinternal
                         AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) -- 16 is UPDATE, 2 is BEFORE
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
-    )
+        policies("r"),
+        policies("w")
+    )))
     .bind(oid);
-    let (schema, name, qualified, partitioned, view, row_security, has_heirs, has_after_triggers) =
+    let (schema, name, qualified, partitioned, view, definition, uneven_policies, row_security, has_heirs, has_after_triggers) =
         session.run(|connection| select.fetch_one(connection)).await?;
-    Ok(Relation { schema, name, qualified, partitioned, view, row_security, has_heirs, has_after_triggers })
+    Ok(Relation { schema, name, qualified, partitioned, view, definition, uneven_policies, row_security, has_heirs, has_after_triggers })
 }
 
 pub(super) async fn columns(session: &mut Session<Postgres>, oid: i64) -> Result<Vec<Column>, StoreError> {

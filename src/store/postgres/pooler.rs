@@ -1,27 +1,28 @@
-//! Poolers that give each transaction whichever session is free. What we set of a session, its time zone and time limits,
-//! would be missing in the next one, and stay behind for other programs.
+//! Servers that can't be worked with: those that are too old, and poolers that give each transaction whichever session is
+//! free. What we set of a session, its time zone and time limits, would be missing in the next one, and stay behind for
+//! other programs.
 
 use std::time::Duration;
 
 use sqlx::{Connection, PgConnection, Row, postgres::PgConnectOptions};
 
-use super::Postgres;
+use super::{Postgres, version};
 use crate::store::{Misfit, OpenError, StoreError, dialect::sorted};
 
 /// How long a second connection is waited for; where it can't be had, nothing can be said.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Refuses a pooler that shares sessions between its clients.
+/// Refuses a server that is too old, before anything of it is set, and a pooler that shares sessions between its clients.
 ///
 /// # Errors
-/// [`Misfit`] for such a pooler, or one that does not let the driver in; else as the database says, sorted.
-pub(super) async fn refuse_shared_sessions(options: &PgConnectOptions, limit: Duration) -> Result<(), OpenError> {
-    let Ok(shares) = tokio::time::timeout(limit, shares_sessions(options)).await else {
+/// [`Misfit`] for such a server, such a pooler, or one that does not let the driver in; else as the database says, sorted.
+pub(super) async fn refuse_unfit_server(options: &PgConnectOptions, limit: Duration) -> Result<(), OpenError> {
+    let Ok(seen) = tokio::time::timeout(limit, look_at(options)).await else {
         return Err(StoreError::Unavailable("the server did not answer in time".into()).into());
     };
-    let what = match shares {
-        Ok(false) => return Ok(()),
-        Ok(true) => "shares sessions between its clients, which would mix our settings with theirs".into(),
+    let what = match seen {
+        Ok(Seen { version, shares_sessions: false }) => return Ok(version::refuse_old(version)?),
+        Ok(Seen { shares_sessions: true, .. }) => "shares sessions between its clients, which would mix our settings with theirs".into(),
         // A protocol violation, says PgBouncer of a startup parameter that it does not know.
         Err(sqlx::Error::Database(error)) if error.code().is_some_and(|code| code == "08P01") => {
             format!("does not accept the driver ({})", error.message())
@@ -35,12 +36,20 @@ pub(super) async fn refuse_shared_sessions(options: &PgConnectOptions, limit: Du
     .into())
 }
 
-async fn shares_sessions(options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
+/// What two connections have shown.
+struct Seen {
+    /// As `server_version_num` has it; none where the server does not tell.
+    version: Option<u32>,
+    shares_sessions: bool,
+}
+
+async fn look_at(options: &PgConnectOptions) -> Result<Seen, sqlx::Error> {
     let mut one = PgConnection::connect_with(options).await?;
+    let version = one.server_version_num();
     // Some poolers leave a session to the client that has set something of it: that is as good as none.
     sqlx::raw_sql("SET order_closer.session = 'own'").execute(&mut one).await?;
     let before = backend(&mut one).await?;
-    let shares = match tokio::time::timeout(PATIENCE, another(options)).await {
+    let shares_sessions = match tokio::time::timeout(PATIENCE, another(options)).await {
         // What is free again goes to whoever comes next.
         Ok(Ok((other, theirs))) => {
             let after = backend(&mut one).await?;
@@ -50,7 +59,7 @@ async fn shares_sessions(options: &PgConnectOptions) -> Result<bool, sqlx::Error
         Ok(Err(_)) | Err(_) => false,
     };
     one.close().await.ok();
-    Ok(shares)
+    Ok(Seen { version, shares_sessions })
 }
 
 async fn another(options: &PgConnectOptions) -> Result<(PgConnection, i32), sqlx::Error> {

@@ -81,7 +81,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let fragments = Fragments {
         id_kind: id_kind(id, unicode)?,
         words: words(&relation.schema, &relation.name),
-        described: Described::new(&columns, zone.describe(), matches!(due, DeadlineColumn::Local { .. })),
+        described: Described::new(&columns, zone.describe(), matches!(due, DeadlineColumn::Local { .. }), relation.obstacles(rule)),
         escapes: false,
         now: NOW,
         id_is_unique,
@@ -135,6 +135,7 @@ impl Table {
             table: kind,
             row_security: self.relation.row_security,
             swept_late: None,
+            odd_deadlines: Vec::new(),
             indexes,
             drops_implied: one_status,
             create_sweep_index: if one_status {

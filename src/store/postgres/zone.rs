@@ -2,7 +2,7 @@
 //!
 //! The driver sets every session to UTC in its first message, and nothing inside such a session tells
 //! what the server, the database or the role would have chosen. So a second connection, by a driver that
-//! sets nothing, asks once.
+//! sets nothing, asks: at the start, and again whether it is still the same.
 
 use std::{error::Error, time::Duration};
 
@@ -10,7 +10,10 @@ use tokio_postgres::NoTls;
 
 use crate::{
     config::{Database, TimeZone},
-    store::StoreError,
+    store::{
+        StoreError,
+        zone::{JANUARY, JULY, ServersZone},
+    },
 };
 
 /// The zone of our sessions.
@@ -19,7 +22,7 @@ pub(super) enum SessionZone {
     /// As configured.
     Configured(TimeZone),
     /// As the server chooses for this user and database.
-    Servers(String),
+    Servers(ServersZone),
     /// The server's own could not be learned, for this reason; sessions stay in UTC.
     Unknown(String),
 }
@@ -39,6 +42,18 @@ pub(super) async fn session_zone(database: &Database) -> Result<SessionZone, Sto
     }
 }
 
+/// What has changed of the server's own zone, if something has.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] when it can't be learned now.
+pub(super) async fn change(before: &ServersZone, database: &Database) -> Result<Option<String>, StoreError> {
+    match session_zone(database).await? {
+        SessionZone::Servers(now) => Ok(before.change_to(&now)),
+        SessionZone::Unknown(reason) => Err(StoreError::Unavailable(reason)),
+        SessionZone::Configured(_) => Ok(None),
+    }
+}
+
 async fn servers_zone(url: &str, limit: Duration) -> Result<SessionZone, StoreError> {
     let mut options: tokio_postgres::Config = match url.parse() {
         Ok(options) => options,
@@ -53,9 +68,17 @@ async fn servers_zone(url: &str, limit: Duration) -> Result<SessionZone, StoreEr
         Err(error) => return failed(&error),
     };
     let driving = tokio::spawn(connection);
-    let shown = client.query_one("SHOW TimeZone", &[]).await.and_then(|row| row.try_get(0));
+    // Out: the zone's name, its offsets in January and in July. Locks nothing.
+    let select = format!(
+        "SELECT current_setting('TimeZone'), extract(timezone FROM to_timestamp({JANUARY}))::bigint, \
+                extract(timezone FROM to_timestamp({JULY}))::bigint"
+    );
+    let zone = client.query_one(&select, &[]).await.and_then(|row| {
+        let (name, january, july) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        Ok(SessionZone::Servers(ServersZone { name, january, july }))
+    });
     driving.abort();
-    shown.map_or_else(|error| failed(&error), |zone| Ok(SessionZone::Servers(zone)))
+    zone.or_else(|error| failed(&error))
 }
 
 /// A server that is away may come back; one that refuses this way of asking will go on refusing.
@@ -79,7 +102,7 @@ impl SessionZone {
             // An offset written as a zone name is read as POSIX does, with the sign reversed.
             Self::Configured(zone @ TimeZone::Offset(_)) => format!("SET TIME ZONE INTERVAL '{zone}' HOUR TO MINUTE"),
             Self::Configured(TimeZone::Named(name)) => format!("SET TIME ZONE '{name}'"),
-            Self::Servers(name) => format!("SET TIME ZONE '{}'", name.replace('\'', "''")),
+            Self::Servers(zone) => format!("SET TIME ZONE '{}'", zone.name.replace('\'', "''")),
             Self::Unknown(_) => "SET TIME ZONE 'UTC'".into(),
         }
     }
@@ -88,7 +111,7 @@ impl SessionZone {
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Configured(zone) => format!("{zone} (database.time_zone)"),
-            Self::Servers(name) => format!("{name} (the server's own)"),
+            Self::Servers(zone) => format!("{} (the server's own)", zone.name),
             Self::Unknown(reason) => format!("UTC (the server's own could not be learned: {reason})"),
         }
     }

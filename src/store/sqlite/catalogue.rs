@@ -69,10 +69,11 @@ pub(super) async fn indexes(
 
 /// What the table is, by its name in its schema.
 pub(super) async fn table_kind(session: &mut Session<Sqlite>, schema: &str, table: &str) -> Result<TableKind, StoreError> {
-    let select =
-        sqlx::query_scalar::<_, bool>("SELECT type = 'view' FROM pragma_table_list WHERE schema = ?1 AND name = ?2 COLLATE NOCASE")
-            .bind(schema)
-            .bind(table);
+    let select = sqlx::query_scalar::<_, bool>(
+        "SELECT type = 'view' FROM pragma_table_list WHERE schema = ?1 COLLATE NOCASE AND name = ?2 COLLATE NOCASE",
+    )
+    .bind(schema)
+    .bind(table);
     let view = session.run(|connection| select.fetch_one(connection)).await?;
     Ok(if view { TableKind::View } else { TableKind::Plain })
 }

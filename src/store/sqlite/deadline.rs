@@ -1,7 +1,7 @@
 //! How the deadline column holds a point in time, and how it is compared with the clock.
 //!
 //! SQLite has no type for times. Text is taken for one only if it begins with a date: SQLite itself would
-//! take `12:00` for a time in the year 2000, and close at once.
+//! take `12:00` for a time in the year 2000, and close at once. It also reads a text no further than to a NUL.
 
 use crate::{
     config::{EpochUnit, Rule, TimeZone},
@@ -13,6 +13,9 @@ use crate::{
 
 /// The statement's beginning in microseconds since 1970; SQLite's clock counts milliseconds.
 pub(super) const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
+
+/// What SQLite passes over at the end of a time.
+const BLANKS: &str = "char(9, 10, 11, 12, 13, 32)";
 
 /// How the deadline column holds a point in time; `column` is its quoted name.
 #[derive(Debug)]
@@ -49,7 +52,8 @@ impl DeadlineColumn {
                 (
                     format!(
                         "typeof({column}) = 'text' AND {column} >= '{EARLIEST_DEADLINE_TEXT}' \
-                         AND substr({column}, 8, 1) = '-' AND (substr({column}, 14, 1) = ':' OR length({column}) = 10)"
+                         AND substr({column}, 8, 1) = '-' AND (substr({column}, 14, 1) = ':' OR length({column}) = 10) \
+                         AND octet_length({column}) = length({column})"
                     ),
                     format!(
                         // SQLite rounds to milliseconds; what has a finer fraction counts as the next one.
@@ -110,6 +114,21 @@ impl DeadlineColumn {
         }
     }
 
+    /// The condition that the column holds a text that means no time, and does not say "none" as an empty one and a zero
+    /// date do.
+    pub(super) fn unreadable(&self) -> Option<String> {
+        let Self::Text { column, .. } = self else { return None };
+        let none = format!("trim({column}, {BLANKS}) = '' OR substr({column}, 5, 1) = '-' AND {column} < '{EARLIEST_DEADLINE_TEXT}'");
+        Some(format!("typeof({column}) = 'text' AND {} IS NULL AND NOT ({none})", self.micros(0)))
+    }
+
+    /// The condition that white space stands after the column's text, and the assignment that takes it away.
+    pub(super) fn untrimmed(&self) -> Option<(String, String)> {
+        let Self::Text { column, .. } = self else { return None };
+        let trimmed = format!("rtrim({column}, {BLANKS})");
+        Some((format!("{} IS NOT NULL AND {column} <> {trimmed}", self.micros(0)), format!("{column} = {trimmed}")))
+    }
+
     /// ?3, the column's text from a [`crate::store::Cursor`], as a value to compare the column with.
     pub(super) fn cursor(&self) -> &'static str {
         match self {
@@ -134,10 +153,11 @@ impl DeadlineColumn {
     }
 }
 
-/// The condition that a text has a zone of its own. Places are counted and not matched: a pattern costs more than all the
-/// rest of a statement.
+/// The condition that a text which SQLite reads has a zone of its own. It is asked for by giving it one more, which SQLite
+/// takes only after a time that has none: what stands at the end of the text would have to be guessed, for SQLite passes
+/// over white space there. (A date takes no zone.)
 fn own_zone(column: &str) -> String {
-    format!("length({column}) > 16 AND (substr({column}, -1) IN ('Z', 'z') OR substr({column}, -6, 1) IN ('+', '-'))")
+    format!("length({column}) > 10 AND unixepoch({column} || 'Z') IS NULL")
 }
 
 fn earliest(unit: EpochUnit) -> i64 {

@@ -10,10 +10,12 @@ use crate::{
     config::{DatabaseUrl, Names, Rule, TimeZone},
     order::IdKind,
     store::{
-        OpenError, SampleDeadline, StoreError,
-        catalogue::{Described, Findings, Index},
+        OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError,
+        catalogue::{Described, Findings, Index, TableKind},
         dialect::{Fragments, sorted},
+        driver::Columns,
         mapping::{Column as _, Mapped, StatusLiterals},
+        obstacles,
         session::Session,
         statement::sql,
         statements::sample,
@@ -28,10 +30,10 @@ pub(super) const IDS: &str = "SELECT value FROM json_each(?1)";
 pub(in crate::store) struct Table {
     schema: String,
     name: String,
+    kind: TableKind,
     rowid_alias: Option<String>,
     pub(super) ids_are_numbers: bool,
-    /// The condition that [`DeadlineColumn::east_of_sweep`] makes.
-    east: Option<String>,
+    due: DeadlineColumn,
     /// The condition on what the sweep reads first.
     swept: String,
 }
@@ -90,14 +92,20 @@ pub(super) async fn read(
     let orders = Table {
         rowid_alias: rowid_alias(&all),
         name: name.clone(),
+        kind: table_kind(session, &schema, name).await?,
         ids_are_numbers: matches!(id_kind, IdKind::Integer { .. }),
-        east: due.east_of_sweep(),
         swept: format!("{} AND {}{}", swept[0], within[0], rule.filter_condition()),
+        due,
         schema,
+    };
+    let due = &orders.due;
+    let obstacles = match orders.kind {
+        TableKind::View => vec![obstacles::sqlite_view(rule)],
+        TableKind::Plain | TableKind::Partitioned => Vec::new(),
     };
     let fragments = Fragments {
         words: words(&orders.schema, name),
-        described: Described::new(&columns, zone, due.is_local()),
+        described: Described::new(&columns, zone, due.is_local(), obstacles),
         escapes: false,
         now: NOW,
         // What the transaction has locked, it sees: two rows of one id, too.
@@ -144,7 +152,7 @@ impl Table {
     pub(super) async fn findings(&self, session: &mut Session<Sqlite>, fragments: &Fragments) -> Result<Findings, StoreError> {
         let version = sqlx::query_scalar::<_, String>("SELECT 'SQLite ' || sqlite_version()");
         let product = session.run(|connection| version.fetch_one(connection)).await?;
-        let swept_late = match &self.east {
+        let swept_late = match self.due.east_of_sweep() {
             Some(east) => {
                 let late = sql(format!("{} AND {} AND {east} LIMIT 1", sample(fragments), fragments.any_swept));
                 let found = session.execute(late).await?;
@@ -157,14 +165,40 @@ impl Table {
         let bare_table = table.rsplit_once("\".\"").map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         Ok(Findings {
             product,
-            table: table_kind(session, &self.schema, &self.name).await?,
+            table: self.kind,
             row_security: false,
             swept_late,
+            odd_deadlines: self.odd_deadlines(session, fragments).await?,
             indexes: self.usable_indexes(session, table).await?,
             drops_implied: false,
             create_sweep_index: format!("CREATE INDEX order_closer_due ON {bare_table} ({status}, {deadline}, {id});"),
             create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {bare_table} ({id});"),
         })
+    }
+
+    async fn odd_deadlines(&self, session: &mut Session<Sqlite>, fragments: &Fragments) -> Result<Vec<OddDeadlines>, StoreError> {
+        let Fragments { names: Names { table, id, .. }, any_swept: unpaid, valid, stored, .. } = fragments;
+        let unreadable = self.due.unreadable().map(|condition| (condition, Oddity::Unreadable));
+        let untrimmed = self.due.untrimmed().map(|(condition, assignment)| {
+            let trim = format!("UPDATE {table} SET {assignment} WHERE {unpaid} AND {condition};");
+            (condition, Oddity::Untrimmed { trim })
+        });
+        let mut found = Vec::new();
+        for (condition, oddity) in unreadable.into_iter().chain(untrimmed) {
+            // Out: how many unpaid orders have such a deadline, the least id of them, and, since a bare column is that of the
+            // row with the least, its text. Locks nothing.
+            let count =
+                sql(format!("SELECT count(*), CAST(min({id}) AS TEXT), {stored} FROM {table} WHERE {unpaid} AND {valid} AND {condition}"));
+            let rows = session.execute(count).await?;
+            let read = |row| {
+                let mut columns = Columns::<sqlx::Sqlite>::of(row);
+                Ok((columns.number()?, columns.optional_text()?, columns.optional_text()?))
+            };
+            if let Some((count, Some(id), Some(stored))) = rows.first().map(read).transpose().map_err(sorted::<Sqlite>)? {
+                found.push(OddDeadlines { oddity, count: count.unsigned_abs(), id, stored });
+            }
+        }
+        Ok(found)
     }
 
     /// Without the partial ones by which SQLite can't sweep, as it says itself when it must.

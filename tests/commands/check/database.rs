@@ -209,6 +209,36 @@ async fn sqlite_texts_from_further_east_than_the_sweep() {
     assert_eq!(report["closed"], 3, "{report}");
 }
 
+/// What can't be read is never due, and white space at the end is passed over; both are said, and neither is an error.
+#[tokio::test]
+async fn sqlite_texts_that_are_not_written_as_they_should_be() {
+    let redis = good_redis();
+    let (database, settings) = bare_orders(Kind::Sqlite, &redis, "bigint PRIMARY KEY", "text").await;
+    database.execute("CREATE INDEX due ON orders (status, expires_at)").await;
+    // None of these is odd: a time, no deadline, a paid order.
+    database
+        .execute(
+            "INSERT INTO orders VALUES (1, 0, '2035-01-01 12:00:00'), (2, 0, NULL), (3, 0, ''), (4, 0, '0000-00-00 00:00:00'),
+                 (5, 0, '1970-01-01 00:00:00'), (6, 1, 'soon')",
+        )
+        .await;
+    assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
+    database.execute("INSERT INTO orders VALUES (7, 0, '2035-01-01T12:00:00Z' || char(10)), (8, 0, '2035-01-01 12:00 ')").await;
+    let report = Report::of(&settings, 0).await;
+    assert_eq!(report.wrong(), ["deadline texts"]);
+    report.assert("deadline texts", "warn", "expires_at has white space after it, which is passed over, in 2 unpaid orders");
+    report.assert("deadline texts", "warn", r#"order 7: "2035-01-01T12:00:00Z\n""#);
+    database.execute(report.fix("deadline texts")).await;
+    assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
+    for (id, text) in [(9, "tomorrow"), (10, "12:00"), (11, "2035-01-01 12:00:00+0800"), (12, " 2035-01-01 12:00:00")] {
+        database.execute(&format!("INSERT INTO orders VALUES ({id}, 0, '{text}')")).await;
+    }
+    let report = Report::of(&settings, 0).await;
+    assert_eq!(report.wrong(), ["deadline texts"]);
+    report.assert("deadline texts", "warn", "expires_at is a text that means no time, and is never due, in 4 unpaid orders");
+    report.assert("deadline texts", "warn", "order 9: \"tomorrow\"");
+}
+
 #[tokio::test]
 async fn a_mapping_that_does_not_fit() {
     let redis = good_redis();

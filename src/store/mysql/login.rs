@@ -1,0 +1,59 @@
+//! Logins that the driver lacks. The server answers and goes on refusing, so that waiting does not help.
+
+use crate::store::Misfit;
+
+/// What the driver can do with a password: <https://docs.rs/sqlx-mysql/0.9>, `AuthPlugin`.
+const KNOWN: &str = "mysql_native_password, caching_sha2_password or sha256_password, which the driver knows (ALTER USER)";
+
+/// What is wrong with how a user logs in, if that is why no connection could be had.
+pub(super) fn misfit(error: &sqlx::Error, number: u16) -> Option<Misfit> {
+    /// Access denied, and a password was not even looked at.
+    const NO_PASSWORD: u16 = 1698;
+    if number == NO_PASSWORD {
+        return Some(Misfit(format!(
+            "database.url: this user logs in by unix_socket (auth_socket in MySQL), and not by a password; \
+             connect through the server's socket as the system user of that name (append ?socket=/run/mysqld/mysqld.sock), \
+             or let it log in by {KNOWN}"
+        )));
+    }
+    let sqlx::Error::Protocol(text) = error else { return None };
+    let plugin = if text.contains("mysql_cleartext_plugin disabled") {
+        "mysql_clear_password"
+    } else {
+        let (_, named) = text.split_once("unknown authentication plugin: ")?;
+        sql_name(named.split_whitespace().next()?)
+    };
+    Some(Misfit(format!("database.url: this user logs in by {plugin}, which the driver does not know; let it log in by {KNOWN}")))
+}
+
+/// A plugin as CREATE USER has it, whose client's half may have another name.
+fn sql_name(client: &str) -> &str {
+    match client {
+        "client_ed25519" => "ed25519",
+        "dialog" => "dialog (pam)",
+        "auth_gssapi_client" => "gssapi",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plugin_is_named_and_no_other_trouble_is_taken_for_one() {
+        let said = |text: &str| misfit(&sqlx::Error::Protocol(text.into()), 0).map(|misfit| misfit.to_string());
+        for (text, plugin) in [
+            ("unknown authentication plugin: client_ed25519 (sqlx_mysql::protocol::auth:36)", "by ed25519,"),
+            ("unknown authentication plugin: auth_gssapi_client", "by gssapi,"),
+            ("unknown authentication plugin: parsec", "by parsec,"),
+            ("unknown authentication plugin: dialog", "by dialog (pam),"),
+            ("mysql_cleartext_plugin disabled", "by mysql_clear_password,"),
+        ] {
+            assert!(said(text).is_some_and(|said| said.contains(plugin) && said.contains("caching_sha2_password")), "{text}");
+        }
+        assert_eq!(said("expected 21 bytes but found 9 bytes"), None);
+        assert_eq!(misfit(&sqlx::Error::PoolTimedOut, 1045), None);
+        assert!(misfit(&sqlx::Error::PoolTimedOut, 1698).is_some_and(|misfit| misfit.to_string().contains("unix_socket")));
+    }
+}
