@@ -30,8 +30,8 @@ use crate::{
 /// For how long a batch is tried again that conflicts with others, as deadlocks do.
 const CONFLICT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// For how long a batch that has all of our turns asks for a lock, where the database itself does not wait so shortly.
-const LOCK_PATIENCE: Duration = Duration::from_millis(20);
+/// The pause after which a batch that has all of our turns asks for a lock again, where the database itself does not wait.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// For how long a batch waits for its turn.
 const TURN_PATIENCE: Duration = Duration::from_millis(50);
@@ -174,7 +174,7 @@ impl Closer {
                 StoreError::Locked(_) if !takes_turns => None,
                 StoreError::Locked(_) => match turn_since {
                     None => Some(Duration::ZERO),
-                    Some(since) => Some(Duration::from_millis(5)).filter(|_| since.elapsed() < LOCK_PATIENCE),
+                    Some(since) => Some(LOCK_PAUSE).filter(|_| since.elapsed() < self.shared.pace.limits(wait, batch.len()).lock),
                 },
                 StoreError::Conflict(_) => pauses.next().filter(|_| began.elapsed() < CONFLICT_PATIENCE),
                 // A connection may have been lost by chance.

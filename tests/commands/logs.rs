@@ -94,7 +94,7 @@ async fn warnings_come_through_a_filter_that_does_not_name_us() {
     assert_eq!(daemon.logged("\"INFO\""), 0, "{:#?}", daemon.lines());
 }
 
-/// The error has the command that mends it.
+/// The error has the command that fixes it.
 #[tokio::test]
 async fn a_redis_that_may_not_be_told_to_notify() {
     let redis = Redis::options().password(SECRET).start();
@@ -102,7 +102,7 @@ async fn a_redis_that_may_not_be_told_to_notify() {
     let daemon = Daemon::start(&shop.settings_with(&redis).set("redis.enable_notifications", false));
     let line = daemon.until_logged("Redis does not publish expired keys").await;
     let record: Value = serde_json::from_str(&line).expect("JSON");
-    let command = record["mend"].as_str().unwrap_or_else(|| panic!("no mend: {record}"));
+    let command = record["fix"].as_str().unwrap_or_else(|| panic!("no fix: {record}"));
     assert_eq!(command, format!("redis-cli -p {} --askpass CONFIG SET notify-keyspace-events Ex", redis.port()));
     daemon.stop().await;
     assert_eq!(daemon.logged(SECRET), 0, "{:#?}", daemon.lines());

@@ -49,7 +49,7 @@ async fn a_locked_table(kind: Kind) {
     shop.orders_due_in(1..=5, -1_000).await;
     let lock = lock_table(&shop).await;
     let daemon = Daemon::start(&settings);
-    daemon.until_logged("waiting for the database").await;
+    daemon.until_logged("waiting for").await;
     drop(lock);
     shop.until_all_settled().await;
 
