@@ -57,6 +57,8 @@ pub(super) struct Table {
     engine: Option<String>,
     transactions: bool,
     partitioned: bool,
+    /// Whether that is by ranges of the deadline.
+    pub(super) by_deadline: bool,
 }
 
 impl Table {
@@ -93,23 +95,27 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
         .into());
     };
     // Names differing in case are different tables, except where the server folds them.
-    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, bool)>(
+    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, bool, bool)>(
         "SELECT CAST(table_schema AS CHAR), CAST(table_name AS CHAR), CAST(t.engine AS CHAR),
                 EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES'),
                 COALESCE(create_options, '') LIKE '%partitioned%',
+                EXISTS (SELECT 1 FROM information_schema.partitions p
+                        WHERE p.table_schema = t.table_schema AND p.table_name = t.table_name AND p.partition_method LIKE 'RANGE%'
+                        AND LOWER(p.partition_expression) LIKE CONCAT('%`', LOWER(?), '`%')),
                 LOWER(table_schema) = LOWER(?) AND LOWER(table_name) = LOWER(?)
                 AND (@@lower_case_table_names > 0 OR CAST(table_name AS BINARY) = CAST(? AS BINARY)) AS is_it
          FROM information_schema.tables t WHERE LOWER(table_name) = LOWER(?)
          ORDER BY is_it DESC, table_schema = DATABASE() DESC, table_schema, table_name LIMIT 5",
     )
+    .bind(rule.deadline.column.as_str())
     .bind(&schema)
     .bind(&wanted.name)
     .bind(&wanted.name)
     .bind(&wanted.name);
     let mut found = session.run(|connection| select.fetch_all(connection)).await?;
     if found.first().is_some_and(|(.., is_it)| *is_it) {
-        let (schema, name, engine, transactions, partitioned, _) = found.swap_remove(0);
-        return Table { schema, name, engine, transactions, partitioned }.with_transactions(rule);
+        let (schema, name, engine, transactions, partitioned, by_deadline, _) = found.swap_remove(0);
+        return Table { schema, name, engine, transactions, partitioned, by_deadline }.with_transactions(rule);
     }
     let similar: Vec<String> = found.into_iter().map(|(schema, name, ..)| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };
