@@ -231,4 +231,10 @@ impl Index {
     pub(super) fn makes_unique(&self, id: &str) -> bool {
         self.unique && !self.partial && self.columns.len() == 1 && self.serves_id(id)
     }
+
+    /// Whether it allows each id only once with each deadline.
+    pub(super) fn makes_unique_with(&self, id: &str, deadline: &str) -> bool {
+        let has = |name: &str| self.columns.iter().any(|column| column == name);
+        self.unique && !self.partial && self.columns.len() == 2 && has(id) && has(deadline)
+    }
 }

@@ -185,6 +185,11 @@ pub(super) struct Fragments {
     pub(super) now: &'static str,
     /// Whether the catalogue says that each id is there once.
     pub(super) id_is_unique: bool,
+    /// Whether it says that of an id together with a deadline.
+    pub(super) id_is_unique_with_deadline: bool,
+    /// Where the table is partitioned by the deadline, the condition, with its leading AND, that it has passed within the
+    /// last day or so, in a form by which partitions are pruned.
+    pub(super) recent: Option<String>,
     /// The id as what only itself equals.
     pub(super) id_bytes: String,
     /// The id as text, and the same with the table's name before the column's.

@@ -20,9 +20,9 @@ pub(super) struct Due {
     pub(super) next: Statement,
 }
 
-/// The statements on an orders table; `L` is one about a list of ids.
+/// The statements that find orders by their ids; `L` is one about a list of ids.
 #[derive(Debug)]
-pub(super) struct Statements<L> {
+pub(super) struct ById<L> {
     /// In: ids. Out: their rows. Locks the rows until the end of the transaction, skips locked ones.
     pub(super) lock: L,
     /// In: ids. Out: their rows as last committed. Locks nothing.
@@ -30,10 +30,6 @@ pub(super) struct Statements<L> {
     /// In: ids. Out: those that several rows have, locked or not. Locks nothing. Only where that can be, and where a row that
     /// another transaction has locked would not be seen.
     pub(super) repeated: Option<L>,
-    /// The same, whatever the filter hides.
-    pub(super) look: L,
-    /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
-    pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. Status and deadline are asked once more: there are
     /// databases that take the words for a lock, and lock nothing.
     pub(super) update: L,
@@ -42,6 +38,21 @@ pub(super) struct Statements<L> {
     pub(super) count_closed: L,
     /// In: ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered, likewise.
     pub(super) included: Option<L>,
+}
+
+/// The statements on an orders table.
+#[derive(Debug)]
+pub(super) struct Statements<L> {
+    /// In all of the table.
+    pub(super) all: ById<L>,
+    /// Where the table is partitioned by the deadline: in the partitions of what has fallen due lately, as most of what is to
+    /// be closed has. To look an id up in hundreds of them takes hundreds of times as long. What they don't find is looked
+    /// for in all of the table.
+    pub(super) recent: Option<ById<L>>,
+    /// In: ids. Out: their rows as last committed, also what the filter hides. Locks nothing.
+    pub(super) look: L,
+    /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
+    pub(super) close_due: Option<L>,
     /// In: ids, of closed orders. The user's own.
     pub(super) close_sql: Vec<CloseStatement<L>>,
     /// In: ?1 horizon, ?2 page size, ?3 and ?4 the place to continue after. Out: rows in the order of deadlines, with the
@@ -62,27 +73,11 @@ impl<L> Statements<L> {
         rule: &Rule,
         own: &OwnTables,
     ) -> Result<Self, OpenError> {
-        let Fragments { names, literals, hint, now, id_text, status_text, deadline, listed, is_unpaid, is_closed, is_due, .. } = fragments;
-        let Names { table: orders, id, status, .. } = names;
-        let (filter, filter_by_row) = (rule.filter_condition(), rule.filter_by_row());
-        let list = |statement| D::list(table, statement);
+        let Fragments { now, id_text, status_text, deadline, .. } = fragments;
+        let (orders, filter) = (&fragments.names.table, rule.filter_condition());
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
-
+        let Fragments { hint, listed, .. } = fragments;
         let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
-        let peek = format!("{look}{filter_by_row}");
-        let lock = match fragments.locking {
-            Some(locking) => format!("{locking}{peek} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
-            None => peek.clone(),
-        };
-        let repeated = (fragments.locking.is_some() && !fragments.id_is_unique).then(|| {
-            let key = &fragments.id_bytes;
-            format!("SELECT MIN({id_text}) FROM {orders}{hint} WHERE {listed}{filter_by_row} GROUP BY {key} HAVING count(*) > 1")
-        });
-        let included = fragments
-            .included
-            .as_ref()
-            .map(|object| format!("SELECT {id_text}, {object} FROM {orders}{hint} WHERE {listed} AND {is_closed}"));
-
         let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
         let page = |unpaid: &str, after: &str, within: &str| {
             Writer::new(D::PARAMETERS)
@@ -106,24 +101,49 @@ impl<L> Statements<L> {
         };
 
         Ok(Self {
-            lock: list(lock)?,
-            peek: list(peek)?,
-            look: list(look)?,
-            repeated: repeated.map(list).transpose()?,
-            close_due: fragments.close_due.clone().map(list).transpose()?,
-            update: list(format!(
-                // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
-                "UPDATE {orders}{hint} SET {assignments}{status} = {closed} WHERE {listed} AND {is_unpaid}{is_due}{filter_by_row}",
-                assignments = assignments(names, rule),
-                closed = literals.closed,
-            ))?,
-            count_closed: list(format!("SELECT count(*) FROM {orders}{hint} WHERE {listed} AND {is_closed}"))?,
-            included: included.map(list).transpose()?,
+            all: ById::new::<D>(table, fragments, rule, &row, "")?,
+            recent: fragments.recent.as_ref().map(|recent| ById::new::<D>(table, fragments, rule, &row, recent)).transpose()?,
+            close_due: fragments.close_due.clone().map(|statement| D::list(table, statement)).transpose()?,
+            look: D::list(table, look)?,
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
             count_due: fragments.within.iter().map(count).collect(),
             sample: sql(format!("{} LIMIT 1", sample(fragments))),
             clock: sql(format!("SELECT {now}")),
+        })
+    }
+}
+
+impl<L> ById<L> {
+    /// `within` is one more condition, with its leading AND.
+    fn new<D: Dialect<List = L>>(table: &D::Table, fragments: &Fragments, rule: &Rule, row: &str, within: &str) -> Result<Self, OpenError> {
+        let Fragments { names, hint, id_text, id_bytes, listed, is_unpaid, is_closed, is_due, .. } = fragments;
+        let Names { table: orders, id, status, .. } = names;
+        let (closed, assignments) = (&fragments.literals.closed, assignments(names, rule));
+        let (found, filter) = (format!("FROM {orders}{hint} WHERE {listed}{within}"), rule.filter_by_row());
+        let list = |statement| D::list(table, statement);
+
+        let look = format!("SELECT {} {found}{filter}", fragments.batch.as_deref().unwrap_or(row));
+        let lock = match fragments.locking {
+            Some(locking) => format!("{locking}{look} ORDER BY {orders}.{id} FOR UPDATE SKIP LOCKED"),
+            None => look.clone(),
+        };
+        // No partition can have a unique index without the column by which the table is partitioned: with both, an id is as
+        // unique as it can be.
+        let within_once = if fragments.id_is_unique_with_deadline { &found } else { &format!("FROM {orders}{hint} WHERE {listed}") };
+        let repeated = (fragments.locking.is_some() && !fragments.id_is_unique)
+            .then(|| format!("SELECT MIN({id_text}) {within_once}{filter} GROUP BY {id_bytes} HAVING count(*) > 1"));
+        let included = fragments.included.as_ref().map(|object| format!("SELECT {id_text}, {object} {found} AND {is_closed}"));
+        Ok(Self {
+            lock: list(lock)?,
+            peek: list(look)?,
+            repeated: repeated.map(list).transpose()?,
+            update: list(format!(
+                // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
+                "UPDATE {orders}{hint} SET {assignments}{status} = {closed} WHERE {listed}{within} AND {is_unpaid}{is_due}{filter}"
+            ))?,
+            count_closed: list(format!("SELECT count(*) {found} AND {is_closed}"))?,
+            included: included.map(list).transpose()?,
         })
     }
 }

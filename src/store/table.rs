@@ -1,7 +1,7 @@
 //! The one implementation of [`Store`] and [`Transaction`], for whatever a [`Dialect`] says differently.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -21,7 +21,7 @@ use crate::{
         outbox::{OwnTables, Recorder},
         paging::Paging,
         session::Session,
-        statements::Statements,
+        statements::{ById, Statements},
     },
 };
 
@@ -233,6 +233,23 @@ async fn rows<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[
     Ok(all)
 }
 
+/// Reads the rows of these orders as last committed: first where most of them are, then, of those not found, everywhere.
+async fn peek<D: Dialect>(session: &mut Session<D>, statements: &Statements<D::List>, ids: &[OrderId]) -> Result<Vec<Row>> {
+    let Some(recent) = &statements.recent else { return Ok(rows(session, &statements.all.peek, ids, false).await?.rows) };
+    let mut found = rows(session, &recent.peek, ids, false).await?.rows;
+    let elsewhere = missing(ids, found.iter().map(|row| &row.id));
+    if !elsewhere.is_empty() {
+        found.append(&mut rows(session, &statements.all.peek, &elsewhere, false).await?.rows);
+    }
+    Ok(found)
+}
+
+/// Those of these orders that were not found.
+fn missing<'i>(ids: &[OrderId], found: impl Iterator<Item = &'i OrderId>) -> Vec<OrderId> {
+    let found: HashSet<&OrderId> = found.collect();
+    ids.iter().filter(|id| !found.contains(id)).cloned().collect()
+}
+
 async fn fetch<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[OrderId]) -> Result<Vec<DriverRow<D>>> {
     let (sql, arguments) = statement.bound(ids).map_err(sorted::<D>)?;
     session.fetch(sql, arguments, true).await
@@ -246,6 +263,29 @@ struct Open<D: Dialect> {
 }
 
 impl<D: Dialect> Open<D> {
+    /// Locks and reads the rows of these orders, of which each must have one.
+    async fn lock_by(&mut self, statements: &ById<D::List>, ids: &[OrderId]) -> Result<Vec<Row>> {
+        let Batch { rows, has_triggers } = rows(&mut self.session, &statements.lock, ids, true).await?;
+        self.has_triggers = has_triggers;
+        if let Some(repeated) = &statements.repeated {
+            let locked: Vec<OrderId> = rows.iter().map(|row| row.id.clone()).collect();
+            for ids in lists::<D>(&locked) {
+                if let Some(twin) = fetch(&mut self.session, repeated, ids).await?.first() {
+                    return Err(StoreError::several_rows(&Columns::<D::Driver>::of(twin).text().map_err(sorted::<D>)?));
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn count(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<u64> {
+        let mut count = 0;
+        for ids in lists::<D>(ids) {
+            count += number::<D>(&fetch(&mut self.session, statement, ids).await?)?;
+        }
+        Ok(count)
+    }
+
     /// Returns how many rows were changed.
     async fn change(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<u64> {
         let mut changed = 0;
@@ -260,22 +300,19 @@ impl<D: Dialect> Open<D> {
 #[async_trait]
 impl<D: Dialect> Transaction for Open<D> {
     async fn lock(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        let Batch { rows, has_triggers } = rows(&mut self.session, &self.schema.statements.lock, ids, true).await?;
-        self.has_triggers = has_triggers;
-        if let Some(repeated) = &self.schema.statements.repeated {
-            let locked: Vec<OrderId> = rows.iter().map(|row| row.id.clone()).collect();
-            for ids in lists::<D>(&locked) {
-                if let Some(twin) = fetch(&mut self.session, repeated, ids).await?.first() {
-                    let id = Columns::<D::Driver>::of(twin).text().map_err(sorted::<D>)?;
-                    return Err(StoreError::several_rows(&id));
-                }
-            }
+        let schema = Arc::clone(&self.schema);
+        let Statements { recent, all, .. } = &schema.statements;
+        let Some(recent) = recent else { return self.lock_by(all, ids).await };
+        let mut found = self.lock_by(recent, ids).await?;
+        let elsewhere = missing(ids, found.iter().map(|row| &row.id));
+        if !elsewhere.is_empty() {
+            found.append(&mut self.lock_by(all, &elsewhere).await?);
         }
-        Ok(rows)
+        Ok(found)
     }
 
     async fn peek(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
-        Ok(rows(&mut self.session, &self.schema.statements.peek, ids, false).await?.rows)
+        peek(&mut self.session, &self.schema.statements, ids).await
     }
 
     async fn close_due(&mut self, ids: &[OrderId]) -> Result<Vec<Row>> {
@@ -287,13 +324,24 @@ impl<D: Dialect> Transaction for Open<D> {
 
     async fn update(&mut self, ids: &[OrderId]) -> Result<Updated> {
         let schema = Arc::clone(&self.schema);
-        let changed = self.change(&schema.statements.update, ids).await?;
+        let Statements { recent, all, .. } = &schema.statements;
+        let (expected, mut changed) = (ids.len() as u64, 0);
+        if let Some(recent) = recent {
+            changed = self.change(&recent.update, ids).await?;
+        }
+        // What is closed by now is not unpaid any more.
+        if recent.is_none() || changed < expected {
+            changed += self.change(&all.update, ids).await?;
+        }
         if !self.has_triggers {
             return Ok(Updated { changed, closed: changed });
         }
-        let mut closed = 0;
-        for ids in lists::<D>(ids) {
-            closed += number::<D>(&fetch(&mut self.session, &schema.statements.count_closed, ids).await?)?;
+        let mut closed = match recent {
+            Some(recent) => self.count(&recent.count_closed, ids).await?,
+            None => 0,
+        };
+        if recent.is_none() || closed < expected {
+            closed = self.count(&all.count_closed, ids).await?;
         }
         Ok(Updated { changed, closed })
     }
@@ -303,13 +351,21 @@ impl<D: Dialect> Transaction for Open<D> {
     }
 
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
-        let Some(statement) = &self.schema.statements.included else { return Ok(HashMap::new()) };
+        let schema = Arc::clone(&self.schema);
+        let Statements { recent, all, .. } = &schema.statements;
         let mut data = HashMap::with_capacity(ids.len());
-        for ids in lists::<D>(ids) {
-            for row in &fetch(&mut self.session, statement, ids).await? {
-                let mut columns = Columns::<D::Driver>::of(row);
-                let mut next = || columns.text().map_err(sorted::<D>);
-                data.insert(OrderId::from_database(&next()?), next()?);
+        let mut ids = ids.to_vec();
+        for statement in recent.iter().chain([all]).filter_map(|by_id| by_id.included.as_ref()) {
+            for ids in lists::<D>(&ids) {
+                for row in &fetch(&mut self.session, statement, ids).await? {
+                    let mut columns = Columns::<D::Driver>::of(row);
+                    let mut next = || columns.text().map_err(sorted::<D>);
+                    data.insert(OrderId::from_database(&next()?), next()?);
+                }
+            }
+            ids.retain(|id| !data.contains_key(id));
+            if ids.is_empty() {
+                break;
             }
         }
         Ok(data)

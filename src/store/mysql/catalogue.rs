@@ -70,6 +70,8 @@ pub(super) struct Table {
     partitioned: bool,
     /// The SELECT of a view; empty if this user may not see it.
     definition: Option<String>,
+    /// Whether that is by ranges of the deadline.
+    pub(super) by_deadline: bool,
 }
 
 impl Table {
@@ -111,10 +113,13 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
         .into());
     };
     // Names differing in case are different tables, except where the server folds them.
-    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, Option<String>, bool)>(
+    let select = sqlx::query_as::<_, (String, String, Option<String>, bool, bool, bool, Option<String>, bool)>(
         "SELECT CAST(table_schema AS CHAR), CAST(table_name AS CHAR), CAST(t.engine AS CHAR),
                 EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES'),
                 COALESCE(create_options, '') LIKE '%partitioned%',
+                EXISTS (SELECT 1 FROM information_schema.partitions p
+                        WHERE p.table_schema = t.table_schema AND p.table_name = t.table_name AND p.partition_method LIKE 'RANGE%'
+                        AND LOWER(p.partition_expression) LIKE CONCAT('%`', LOWER(?), '`%')),
                 (SELECT CAST(view_definition AS CHAR) FROM information_schema.views v
                  WHERE v.table_schema = t.table_schema AND v.table_name = t.table_name LIMIT 1),
                 LOWER(table_schema) = LOWER(?) AND LOWER(table_name) = LOWER(?)
@@ -122,14 +127,15 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
          FROM information_schema.tables t WHERE LOWER(table_name) = LOWER(?)
          ORDER BY is_it DESC, table_schema = DATABASE() DESC, table_schema, table_name LIMIT 5",
     )
+    .bind(rule.deadline.column.as_str())
     .bind(&schema)
     .bind(&wanted.name)
     .bind(&wanted.name)
     .bind(&wanted.name);
     let mut found = session.run(|connection| select.fetch_all(connection)).await?;
     if found.first().is_some_and(|(.., is_it)| *is_it) {
-        let (schema, name, engine, transactions, partitioned, definition, _) = found.swap_remove(0);
-        return Table { schema, name, engine, transactions, partitioned, definition }.with_transactions(rule);
+        let (schema, name, engine, transactions, partitioned, by_deadline, definition, _) = found.swap_remove(0);
+        return Table { schema, name, engine, transactions, partitioned, by_deadline, definition }.with_transactions(rule);
     }
     let similar: Vec<String> = found.into_iter().map(|(schema, name, ..)| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };

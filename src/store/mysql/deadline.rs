@@ -111,6 +111,21 @@ impl DeadlineColumn {
         }
     }
 
+    /// The condition, with its leading AND, that the deadline has passed within the last day, give or take an hour. The column
+    /// stands bare, so that partitions by it are pruned.
+    pub(super) fn recent(&self, plus: i64) -> String {
+        const HOUR: i64 = 3_600_000_000;
+        let micros = |away: i64| format!("({NOW} + {away} - {plus})");
+        let (column, bound): (_, Box<dyn Fn(i64) -> String>) = match self {
+            // NULL beyond 2038 on many servers, and then nothing is recent.
+            Self::Absolute { column } | Self::Local { column } => {
+                (column, Box::new(move |away| format!("FROM_UNIXTIME({} * 0.000001)", micros(away))))
+            }
+            Self::Epoch { column, unit, .. } => (column, Box::new(move |away| format!("{} DIV {}", micros(away), unit.micros()))),
+        };
+        format!(" AND {column} >= {} AND {column} <= {}", bound(-25 * HOUR), bound(HOUR))
+    }
+
     /// The column's text for a [`crate::store::Cursor`].
     pub(super) fn text(&self) -> String {
         match self {

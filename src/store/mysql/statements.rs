@@ -81,6 +81,8 @@ pub(super) async fn read(
         escapes: server.escapes,
         now: NOW,
         id_is_unique: indexes.iter().any(|index| index.makes_unique(&columns.id.name)),
+        id_is_unique_with_deadline: indexes.iter().any(|index| index.makes_unique_with(&columns.id.name, &columns.deadline.name)),
+        recent: table.by_deadline.then(|| due.recent(plus)),
         id_bytes: format!("CAST({} AS BINARY)", id.text(id_name)),
         id_text: id.text(id_name),
         qualified_id_text: id.text(&format!("{orders}.{id_name}")),

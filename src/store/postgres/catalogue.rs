@@ -80,6 +80,8 @@ pub(super) struct Relation {
     /// Its name with the schema, quoted where it must be.
     pub(super) qualified: String,
     partitioned: bool,
+    /// Whether that is by ranges of the deadline's column.
+    pub(super) by_deadline: bool,
     view: bool,
     /// The SELECT of a view.
     definition: Option<String>,
@@ -110,7 +112,7 @@ impl Relation {
     }
 }
 
-pub(super) async fn relation(session: &mut Session<Postgres>, oid: i64) -> Result<Relation, StoreError> {
+pub(super) async fn relation(session: &mut Session<Postgres>, oid: i64, deadline: &str) -> Result<Relation, StoreError> {
     // The conditions of the policies for a command, or for all, that are about this user; 0 is everybody.
     let policies = |command: &str| {
         format!(
@@ -120,25 +122,42 @@ pub(super) async fn relation(session: &mut Session<Postgres>, oid: i64) -> Resul
                    ORDER BY 1)"
         )
     };
-    let select = sqlx::query_as::<_, (String, String, String, bool, bool, Option<String>, bool, bool, bool, bool)>(AssertSqlSafe(format!(
-        "WITH RECURSIVE family AS (
+    let select =
+        sqlx::query_as::<_, (String, String, String, bool, bool, bool, Option<String>, bool, bool, bool, bool)>(AssertSqlSafe(format!(
+            "WITH RECURSIVE family AS (
              SELECT $1::oid AS oid
              UNION SELECT i.inhrelid FROM pg_inherits i JOIN family ON family.oid = i.inhparent
          )
          SELECT n.nspname::text, c.relname::text, format('%I.%I', n.nspname, c.relname),
-                c.relkind = 'p', c.relkind IN ('v', 'm'), CASE c.relkind WHEN 'v' THEN pg_get_viewdef(c.oid) END,
+                c.relkind = 'p',
+                EXISTS (SELECT FROM pg_partitioned_table p JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
+                        WHERE p.partrelid = c.oid AND p.partstrat = 'r' AND a.attname = $2),
+                c.relkind IN ('v', 'm'), CASE c.relkind WHEN 'v' THEN pg_get_viewdef(c.oid) END,
                 row_security_active(c.oid) AND {} <> {}, row_security_active(c.oid),
                 c.relkind = 'r' AND (SELECT count(*) > 1 FROM family),
                 EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid IN (SELECT oid FROM family) AND NOT t.tgisinternal
                         AND t.tgtype & 16 <> 0 AND t.tgtype & 2 = 0) -- 16 is UPDATE, 2 is BEFORE
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid",
-        policies("r"),
-        policies("w")
-    )))
-    .bind(oid);
-    let (schema, name, qualified, partitioned, view, definition, uneven_policies, row_security, has_heirs, has_after_triggers) =
+            policies("r"),
+            policies("w")
+        )))
+        .bind(oid)
+        .bind(deadline);
+    let (schema, name, qualified, partitioned, by_deadline, view, definition, uneven_policies, row_security, has_heirs, has_after_triggers) =
         session.run(|connection| select.fetch_one(connection)).await?;
-    Ok(Relation { schema, name, qualified, partitioned, view, definition, uneven_policies, row_security, has_heirs, has_after_triggers })
+    Ok(Relation {
+        schema,
+        name,
+        qualified,
+        partitioned,
+        by_deadline,
+        view,
+        definition,
+        uneven_policies,
+        row_security,
+        has_heirs,
+        has_after_triggers,
+    })
 }
 
 pub(super) async fn columns(session: &mut Session<Postgres>, oid: i64) -> Result<Vec<Column>, StoreError> {

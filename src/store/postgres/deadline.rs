@@ -55,15 +55,29 @@ impl DeadlineColumn {
     /// The condition that the deadline is real and at most `horizon` microseconds away. The column
     /// stands bare, so that an index on it serves.
     pub(super) fn within(&self, horizon: &str, plus: i64) -> String {
-        let bound = format!("statement_timestamp() + ({horizon}::bigint - {plus}) * interval '1 microsecond'");
+        let bound = self.bound(horizon, plus);
         match self {
-            Self::Absolute { column } => format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= {bound}"),
-            Self::Local { column } => format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= ({bound})::timestamp"),
-            Self::Epoch { column, unit } => format!(
-                "{column} >= {earliest} AND {column} <= floor(({NOW} + {horizon}::bigint - {plus})::numeric / {scale})::bigint",
-                earliest = EARLIEST_DEADLINE_SECS * 1_000_000 / unit.micros(),
-                scale = unit.micros(),
-            ),
+            Self::Absolute { column } | Self::Local { column } => format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= {bound}"),
+            Self::Epoch { column, unit } => {
+                format!("{column} >= {} AND {column} <= {bound}", EARLIEST_DEADLINE_SECS * 1_000_000 / unit.micros())
+            }
+        }
+    }
+
+    /// The condition, with its leading AND, that the deadline has passed within the last day. The column stands bare, so that
+    /// partitions by it are pruned.
+    pub(super) fn recent(&self, plus: i64) -> String {
+        let (Self::Absolute { column } | Self::Local { column } | Self::Epoch { column, .. }) = self;
+        format!(" AND {column} >= {} AND {column} <= {}", self.bound("(-86400000000)", plus), self.bound("0", plus))
+    }
+
+    /// What the column holds for a deadline that is `horizon` microseconds away.
+    fn bound(&self, horizon: &str, plus: i64) -> String {
+        let time = format!("statement_timestamp() + ({horizon}::bigint - {plus}) * interval '1 microsecond'");
+        match self {
+            Self::Absolute { .. } => time,
+            Self::Local { .. } => format!("({time})::timestamp"),
+            Self::Epoch { unit, .. } => format!("floor(({NOW} + {horizon}::bigint - {plus})::numeric / {})::bigint", unit.micros()),
         }
     }
 }

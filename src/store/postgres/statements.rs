@@ -36,8 +36,9 @@ pub(in crate::store) struct Table {
 pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &SessionZone) -> Result<(Table, Fragments), OpenError> {
     let names = rule.names('"');
     let oid = table_oid(session, rule, &names).await?;
-    let relation = relation(session, oid).await?;
-    let id_is_unique = !relation.has_heirs && indexes(session, oid).await?.iter().any(|index| index.makes_unique(rule.id.as_str()));
+    let relation = relation(session, oid, rule.deadline.column.as_str()).await?;
+    let indexes = indexes(session, oid).await?;
+    let id_is_unique = !relation.has_heirs && indexes.iter().any(|index| index.makes_unique(rule.id.as_str()));
     let columns = Mapped::find(rule, &columns(session, oid).await?, false)?;
     let unicode = server_encoding(session).await? == "UTF8";
     let Mapped { id, status, deadline, included } = &columns;
@@ -62,8 +63,9 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let listed = format!("{id_name} = ANY($1::text[]::{id_type}[]){}", id.exactly(id_name, "= ANY($1::text[])"));
     // Not where it could not tell two rows of one id, or what a trigger does afterwards, or could not return the deadline
     // that it judged by; or where the filter may look at other tables: those it would see as they were before the lock.
-    // The row comes with the status that it had when the statement began, or with none if a trigger has set another than
-    // ours.
+    // The row comes with the status that it had when the statement began, looked up for each by its id, or with none if a
+    // trigger has set another than ours: the old row itself is to be had from version 18 on only, and a join with it is at
+    // the mercy of a plan for ten ids.
     let at_once = id_is_unique && !relation.has_after_triggers && !rule.sets(&rule.deadline.column) && !rule.filter_looks_elsewhere();
     let was = "order_closer_was";
     let had = format!("SELECT {was}.{status_name}::text FROM {table} {was} WHERE {was}.{id_name} = {table}.{id_name}");
@@ -85,6 +87,8 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         escapes: false,
         now: NOW,
         id_is_unique,
+        id_is_unique_with_deadline: indexes.iter().any(|index| index.makes_unique_with(rule.id.as_str(), rule.deadline.column.as_str())),
+        recent: relation.by_deadline.then(|| due.recent(plus)),
         id_bytes: format!("{id_name}::text COLLATE \"C\""),
         id_text: format!("{id_name}::text"),
         qualified_id_text: format!("{table}.{id_name}::text"),

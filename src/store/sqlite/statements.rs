@@ -110,6 +110,8 @@ pub(super) async fn read(
         now: NOW,
         // What the transaction has locked, it sees: two rows of one id, too.
         id_is_unique: false,
+        id_is_unique_with_deadline: false,
+        recent: None,
         id_bytes: format!("CAST({id} AS BLOB)"),
         qualified_id_text: format!("CAST({table}.{id} AS TEXT)"),
         // The rows as one JSON array of [id, status, deadline], since the driver takes longer to hand over a thousand rows
