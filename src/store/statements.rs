@@ -27,11 +27,11 @@ pub(super) struct Statements<L> {
     pub(super) lock: L,
     /// In: ids. Out: their rows as last committed. Locks nothing.
     pub(super) peek: L,
+    /// The same, whatever the filter hides.
+    pub(super) look: L,
     /// In: ids. Out: those that several rows have, locked or not. Locks nothing. Only where that can be, and where a row that
     /// another transaction has locked would not be seen.
     pub(super) repeated: Option<L>,
-    /// The same, whatever the filter hides.
-    pub(super) look: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. Status and deadline are asked once more: there are
