@@ -221,9 +221,9 @@ impl Closer {
             let _share = timeout(TURN_PATIENCE, shared.turn.read()).await;
             shared.pace.measured(batch.len(), run).await?
         };
-        shared.closures.remember(looked.iter().filter_map(|one| match &one.outcome {
-            Outcome::Closed(closed) => Some((&one.pending.id, closed.deadline)),
-            _ => None,
+        shared.closures.remember(looked.iter().filter_map(|one| {
+            let Outcome::Closed(closed) = &one.outcome else { return None };
+            Some((&one.pending.id, closed.deadline))
         }));
         Ok(looked)
     }
@@ -246,7 +246,7 @@ impl Closer {
 fn outcome_of_one(ending: Ending) -> Ending {
     let (batch, error) = match ending {
         Ending::Failed { batch, error } if batch.len() == 1 => (batch, error),
-        ending => return ending,
+        Ending::Looked(_) | Ending::Failed { .. } | Ending::Unavailable { .. } => return ending,
     };
     let outcome = match error {
         StoreError::Locked(_) => Outcome::Locked { reason: error.to_string() },

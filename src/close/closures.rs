@@ -19,7 +19,9 @@ const SIZE: usize = 200_000;
 /// Closures by the hash of order and deadline. Two that share one would need 2^32 closures to be likely, and cost a call
 /// for a hand.
 #[derive(Debug, Default)]
-pub(super) struct Closures(Mutex<(HashSet<u64, foldhash::fast::RandomState>, VecDeque<(Instant, u64)>)>);
+pub(super) struct Closures(Mutex<(Hashes, VecDeque<(Instant, u64)>)>);
+
+type Hashes = HashSet<u64, foldhash::fast::RandomState>;
 
 impl Closures {
     /// Remembers closures, each an order with its deadline.

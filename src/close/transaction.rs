@@ -79,10 +79,10 @@ pub(super) async fn lock_judge_update(
     };
     if candidates.iter().any(Candidate::is_to_close) {
         // An SQLite file without WAL is written when nobody reads it.
-        transaction.commit().await.map_err(|error| match error {
-            StoreError::Locked(_) => Failure::Database(error),
-            error => Failure::Statement(error),
-        })?;
+        transaction
+            .commit()
+            .await
+            .map_err(|error| if matches!(error, StoreError::Locked(_)) { Failure::Database(error) } else { Failure::Statement(error) })?;
     } else {
         transaction.rollback().await;
     }
@@ -174,10 +174,10 @@ type Rows = Vec<Option<Row>>;
 
 /// Closes as many of these orders as one statement can, and returns their rows.
 async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], closures: &Closures, ids: &[OrderId]) -> Result<Rows, Failure> {
-    let rows = transaction.close_due(ids).await.map_err(|error| match error {
-        StoreError::Locked(reason) => Failure::Fused(reason),
-        error => Failure::Statement(error),
-    })?;
+    let rows = transaction
+        .close_due(ids)
+        .await
+        .map_err(|error| if let StoreError::Locked(reason) = error { Failure::Fused(reason) } else { Failure::Statement(error) })?;
     let rows = in_places(rows, ids)?;
     for row in rows.iter().flatten() {
         let verdict = judge(unpaid, Some(row));
@@ -193,10 +193,9 @@ async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], closures: &
 
 /// Locks and reads the rows of these orders, and reads those that can't be locked.
 async fn read(transaction: &mut dyn Transaction, ids: &[OrderId]) -> Result<Rows, Failure> {
-    let rows = transaction.lock(ids).await.map_err(|error| match error {
+    let rows = transaction.lock(ids).await.map_err(|error| {
         // Rows are skipped, so it is the table.
-        StoreError::Locked(_) => Failure::Database(error),
-        error => Failure::Statement(error),
+        if matches!(error, StoreError::Locked(_)) { Failure::Database(error) } else { Failure::Statement(error) }
     })?;
     let mut rows = in_places(rows, ids)?;
     let unlocked = missing(ids, &rows);

@@ -242,10 +242,6 @@ impl Worker {
 
 /// When an order that is not due yet is to be looked at again.
 fn later(Looked { pending, outcome }: &Looked, now: Instant) -> Option<Later> {
-    match outcome {
-        Outcome::NotDue { remaining: Some(remaining) } if *remaining <= LONGEST_CARRY => {
-            Some(Later { id: pending.id.clone(), trigger: pending.trigger, at: now + *remaining })
-        }
-        _ => None,
-    }
+    let Outcome::NotDue { remaining: Some(remaining) } = outcome else { return None };
+    (*remaining <= LONGEST_CARRY).then(|| Later { id: pending.id.clone(), trigger: pending.trigger, at: now + *remaining })
 }

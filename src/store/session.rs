@@ -100,9 +100,13 @@ impl<D: Dialect> Session<D> {
                 self.condemned = true;
                 self.refused.store(true, Ordering::Relaxed);
             }
-            match sorted::<D>(error) {
-                StoreError::TimedOut(reason) if self.limited => StoreError::Locked(reason),
-                error => error,
+            let error = sorted::<D>(error);
+            if self.limited
+                && let StoreError::TimedOut(reason) = error
+            {
+                StoreError::Locked(reason)
+            } else {
+                error
             }
         })
     }
