@@ -13,6 +13,7 @@ mod alone;
 mod closer;
 mod closures;
 mod inbox;
+mod lanes;
 mod outage;
 mod outcome;
 mod pace;

@@ -18,7 +18,6 @@
 //!   rejected orders are tried again until the database says that they are settled.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -27,33 +26,14 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     close::{
-        alone::{Alone, Next, Waiting},
-        outcome::{Looked, Outcome, UNDONE},
-        queue::Queue,
-        trouble::{Blame, Trouble},
+        Looked,
+        alone::{Next, Waiting},
+        lanes::{Lane, Stage, State},
     },
     config::Retry,
     order::{OrderId, Trigger},
     store::{DeadOrder, LockWait},
 };
-
-/// How long a settled order is remembered, and how many of them.
-const SETTLED_FOR: Duration = Duration::from_mins(1);
-const SETTLED_SIZE: usize = 65_536;
-
-/// The same of orders that were given up.
-const GIVEN_UP_FOR: Duration = Duration::from_hours(24);
-const GIVEN_UP_SIZE: usize = 100_000;
-
-/// What falls due now is backlog after so long.
-const DUE_NOW: Duration = Duration::from_millis(500);
-
-/// No payment takes so long.
-const HELD_FOR_LONG: Duration = Duration::from_mins(2);
-
-/// Of so many batches one is of the backlog, or of hints, while others wait, too.
-const BACKLOG_TURN: u32 = 4;
-const HINTS_TURN: u32 = 10;
 
 /// Hints may fill this part of the inbox.
 const HINTS_PART: usize = 4;
@@ -115,45 +95,6 @@ pub enum Consequence {
         /// For how long the oldest of them has been.
         time: Duration,
     },
-}
-
-/// How a lane's orders came to be known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    DueNow,
-    Backlog,
-    Hints,
-}
-
-/// Where an order is.
-#[derive(Debug, Clone, Copy)]
-enum Stage {
-    /// In the queue of hints.
-    Hinted,
-    /// Anywhere else: queued, in hand, alone.
-    Open,
-    Settled(Instant),
-    GivenUp(Instant),
-}
-
-type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
-
-#[derive(Debug, Default)]
-struct State {
-    due_now: Queue,
-    backlog: Queue,
-    hints: Queue,
-    turn: u32,
-    alone: Alone,
-    trouble: Trouble,
-    known: ById<Stage>,
-    /// Settled orders and those given up, oldest first.
-    settled: VecDeque<(Instant, OrderId)>,
-    given_up: VecDeque<(Instant, OrderId)>,
-    in_hand: usize,
-    /// When it was said that orders are held for long.
-    held_said: Option<Instant>,
-    closed: bool,
 }
 
 /// The queue. Share it by reference or [`std::sync::Arc`].
@@ -326,8 +267,7 @@ impl Inbox {
             // Not forgotten: a sweep that read the table before may still bring it.
             state.remember_settled(id, now);
         } else {
-            state.known.insert(id.clone(), Stage::GivenUp(now));
-            state.given_up.push_back((now, id.clone()));
+            state.remember_given_up(id, now);
         }
         state.expire(now);
         self.tell_idle(&state);
@@ -430,182 +370,4 @@ impl Inbox {
         // Nothing in here can panic halfway through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl State {
-    fn admit(&mut self, pending: Pending, lane: Lane, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
-        let queued = if lane == Lane::Hints { self.hints.len() } else { self.facts() };
-        let known = self.known.entry(pending.id.clone());
-        if let Entry::Occupied(known) = &known {
-            match known.get() {
-                Stage::Open => return Offer::Known,
-                Stage::Hinted if lane == Lane::Hints => return Offer::Known,
-                Stage::Settled(at) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
-                Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
-                Stage::Hinted | Stage::Settled(_) | Stage::GivenUp(_) => {}
-            }
-        }
-        if self.closed || queued >= capacity {
-            return Offer::Full;
-        }
-        known.insert_entry(if lane == Lane::Hints { Stage::Hinted } else { Stage::Open });
-        let queue = match lane {
-            Lane::DueNow => &mut self.due_now,
-            Lane::Backlog => &mut self.backlog,
-            Lane::Hints => &mut self.hints,
-        };
-        queue.push(pending, now);
-        Offer::Queued
-    }
-
-    fn next_batch(&mut self, max: usize, now: Instant) -> Vec<Pending> {
-        self.due_now.age(DUE_NOW, now, &mut self.backlog);
-        self.turn = self.turn.wrapping_add(1);
-        let mut lanes = [Lane::DueNow, Lane::Backlog, Lane::Hints];
-        if self.turn.is_multiple_of(HINTS_TURN) {
-            lanes.rotate_right(1);
-        } else if self.turn.is_multiple_of(BACKLOG_TURN) {
-            lanes.swap(0, 1);
-        }
-        for lane in lanes {
-            let batch = match lane {
-                Lane::DueNow => self.due_now.take(max, |_| true),
-                Lane::Backlog => self.backlog.take(max, |_| true),
-                Lane::Hints => {
-                    // A fact may have overtaken the hint, and may have been settled since.
-                    let known = &mut self.known;
-                    self.hints.take(max, |pending| match known.get_mut(&pending.id) {
-                        Some(stage @ Stage::Hinted) => {
-                            *stage = Stage::Open;
-                            true
-                        }
-                        Some(Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
-                    })
-                }
-            };
-            if !batch.is_empty() {
-                self.in_hand += batch.len();
-                return batch;
-            }
-        }
-        Vec::new()
-    }
-
-    fn settle(&mut self, Looked { pending, outcome }: Looked, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
-        self.in_hand = self.in_hand.saturating_sub(1);
-        let before = self.alone.take_back(&pending);
-        match outcome {
-            Outcome::Closed(_) => {
-                self.remember_settled(&pending.id, now);
-                if before.is_some_and(|before| before.held) {
-                    self.alone.hope();
-                }
-                if self.trouble.closed() {
-                    consequences.push(Consequence::Recovered);
-                    self.count_failures(retry, now, consequences);
-                }
-            }
-            Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, now),
-            Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
-            Outcome::Locked { reason } => {
-                let before = before.filter(|before| before.held);
-                let long = before.as_ref().is_some_and(|before| now - before.since >= HELD_FOR_LONG);
-                self.alone.hold(pending, before, reason, now);
-                if long && self.held_said.is_none_or(|said| now - said >= HELD_FOR_LONG) {
-                    self.held_said = Some(now);
-                    let time = self.alone.held_since().map_or(HELD_FOR_LONG, |since| now - since);
-                    consequences.push(Consequence::HeldForLong { orders: self.alone.held(), time });
-                }
-            }
-            Outcome::Undone => {
-                self.in_hand += 1;
-                consequences.push(Consequence::GivenUp(DeadOrder { id: pending.id, attempts: pending.attempts + 1, error: UNDONE.into() }));
-            }
-            Outcome::Rejected { reason } => {
-                let since = before.map_or(now, |before| before.since);
-                let blame = self.trouble.failed(&pending.id, now);
-                if blame == Blame::Order {
-                    self.count(Waiting { pending, since, tries: 0, reason, held: false, uncounted: false }, retry, now, consequences);
-                    return;
-                }
-                if blame == Blame::BegunToBeEverybodys {
-                    consequences.push(Consequence::AllRefused(reason.clone()));
-                }
-                self.alone.reject(Waiting { pending, since, tries: 0, reason, held: false, uncounted: true }, now);
-            }
-        }
-    }
-
-    /// Counts an order's failure: it rests, or is given up.
-    fn count(&mut self, mut waiting: Waiting, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
-        waiting.pending.attempts += 1;
-        let (id, attempts, reason) = (waiting.pending.id.clone(), waiting.pending.attempts, waiting.reason.clone());
-        match retry.pause_after(attempts) {
-            Some(pause) => {
-                self.alone.reject(waiting, now + pause);
-                consequences.push(Consequence::Retried { id, attempts, pause, reason });
-            }
-            None => {
-                self.in_hand += 1;
-                consequences.push(Consequence::GivenUp(DeadOrder { id, attempts, error: reason }));
-            }
-        }
-    }
-
-    /// Another order was closed: each failure that was not counted counts now, once, and its order is tried at once.
-    fn count_failures(&mut self, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
-        for mut waiting in self.alone.uncounted() {
-            waiting.uncounted = false;
-            if waiting.pending.attempts >= retry.attempts {
-                self.count(waiting, retry, now, consequences);
-            } else {
-                waiting.pending.attempts += 1;
-                self.alone.reject(waiting, now);
-            }
-        }
-    }
-
-    /// Those of which the table has told.
-    fn facts(&self) -> usize {
-        self.due_now.len() + self.backlog.len()
-    }
-
-    fn queued(&self) -> usize {
-        self.facts() + self.hints.len()
-    }
-
-    fn is_idle(&self) -> bool {
-        self.closed || (self.queued() == 0 && self.in_hand == 0 && !self.alone.is_busy())
-    }
-
-    fn remember_settled(&mut self, id: &OrderId, now: Instant) {
-        match self.known.get_mut(id) {
-            Some(stage) => *stage = Stage::Settled(now),
-            None => drop(self.known.insert(id.clone(), Stage::Settled(now))),
-        }
-        self.settled.push_back((now, id.clone()));
-    }
-
-    /// Drops memories that are too old or too many.
-    fn expire(&mut self, now: Instant) {
-        while let Some((at, id)) = pop_old(&mut self.settled, SETTLED_FOR, SETTLED_SIZE, now) {
-            self.forget(&id, at);
-        }
-        while let Some((at, id)) = pop_old(&mut self.given_up, GIVEN_UP_FOR, GIVEN_UP_SIZE, now) {
-            self.forget(&id, at);
-        }
-    }
-
-    /// Unless the id has a newer story than this memory of it.
-    fn forget(&mut self, id: &OrderId, at: Instant) {
-        if matches!(self.known.get(id), Some(Stage::Settled(newest) | Stage::GivenUp(newest)) if *newest == at) {
-            self.known.remove(id);
-        }
-    }
-}
-
-/// The oldest memory, if it is older than this or there are more of them.
-fn pop_old(memories: &mut VecDeque<(Instant, OrderId)>, lasts: Duration, size: usize, now: Instant) -> Option<(Instant, OrderId)> {
-    let too_many = memories.len() > size;
-    memories.pop_front_if(|(at, _)| too_many || now - *at > lasts)
 }
