@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::open_and_rehearse,
     cli::{Exit, Failure, Outcome, complain, print},
-    close::{Closer, Follow, Inbox, Lateness, Outage, UNDONE, Worker},
+    close::{Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
     config::{Config, Retry, Span},
     order::{OrderId, Trigger},
     store::{self, DueQuery, Store, StoreError},
@@ -162,17 +162,21 @@ impl Pass {
             let page = self.store.due(&query).await?;
             for row in page.rows.iter().filter(|row| row.is_overdue()) {
                 self.overdue += 1;
-                if !arguments.dry_run {
-                    inbox.offer_found(&row.id, Trigger::Reconcile, asked);
+                while !arguments.dry_run
+                    && matches!(ended, Waited::Enough)
+                    && inbox.offer_found(&row.id, Trigger::Reconcile, asked) == Offer::Full
+                {
+                    ended = self.wait(inbox.space()).await;
                 }
             }
             query.after = page.next;
             if arguments.dry_run {
                 self.progress.set_position(self.overdue);
-            } else if arguments.limit.is_some() {
-                ended = self.wait(inbox.idle()).await;
-            } else {
-                ended = self.wait(inbox.fewer_than(query.limit as usize)).await;
+            } else if matches!(ended, Waited::Enough) {
+                ended = match arguments.limit {
+                    Some(_) => self.wait(inbox.idle()).await,
+                    None => self.wait(inbox.fewer_than(query.limit as usize)).await,
+                };
             }
             if query.after.is_none() || !matches!(ended, Waited::Enough) {
                 break;

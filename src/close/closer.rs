@@ -156,8 +156,9 @@ impl Closer {
             .build();
         loop {
             let way = if self.shared.fused_failed.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
+            let forgotten = self.shared.closures.forgotten();
             let failure = match self.attempt(&batch, way, wait, turn_since.is_some()).await {
-                Ok(looked) => return Ending::Looked(self.unless_another(looked).await),
+                Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
                 Err(failure) => failure,
             };
             debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
@@ -197,12 +198,18 @@ impl Closer {
     }
 
     /// In another database than the one in which they were closed, no closure of these orders was undone.
-    async fn unless_another(&self, looked: Vec<Looked>) -> Vec<Looked> {
+    async fn unless_another(&self, looked: Vec<Looked>, forgotten: u64) -> Vec<Looked> {
         let is_undone = |one: &Looked| one.outcome == Outcome::Undone;
-        if !looked.iter().any(is_undone) || !self.store.is_another().await.unwrap_or(false) {
+        if !looked.iter().any(is_undone) {
             return looked;
         }
-        self.forget_closures();
+        let closures = &self.shared.closures;
+        // Whoever asks first is told, and forgets for all.
+        if self.store.is_another().await.unwrap_or(false) {
+            closures.forget();
+        } else if closures.forgotten() == forgotten {
+            return looked;
+        }
         let (undone, mut rest): (Vec<_>, Vec<_>) = looked.into_iter().partition(is_undone);
         // To be looked at again by the next sweep.
         rest.extend(undone.into_iter().map(|one| Looked { outcome: Outcome::NotDue { remaining: None }, ..one }));

@@ -3,7 +3,10 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,7 +22,10 @@ const SIZE: usize = 200_000;
 /// Closures by the hash of order and deadline. Two that share one would need 2^32 closures to be likely, and cost a call
 /// for a hand.
 #[derive(Debug, Default)]
-pub(super) struct Closures(Mutex<(Hashes, VecDeque<(Instant, u64)>)>);
+pub(super) struct Closures {
+    memory: Mutex<(Hashes, VecDeque<(Instant, u64)>)>,
+    forgotten: AtomicU64,
+}
 
 type Hashes = HashSet<u64, foldhash::fast::RandomState>;
 
@@ -27,7 +33,7 @@ impl Closures {
     /// Remembers closures, each an order with its deadline.
     pub(super) fn remember<'a>(&self, closed: impl Iterator<Item = (&'a OrderId, i64)>) {
         let now = Instant::now();
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, oldest_first) = &mut *memory;
         for (id, deadline) in closed {
             let hash = hash(id, deadline);
@@ -47,7 +53,7 @@ impl Closures {
 
     /// Which of these orders were closed for these deadlines.
     pub(super) fn undone<'a>(&self, found: impl Iterator<Item = (&'a OrderId, i64)>) -> Vec<OrderId> {
-        let memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.0.is_empty() {
             return Vec::new();
         }
@@ -56,7 +62,13 @@ impl Closures {
 
     /// Forgets all: the database was away, and may be another or an older one now.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often all were forgotten.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Acquire)
     }
 }
 

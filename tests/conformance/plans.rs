@@ -34,7 +34,9 @@ pub async fn closing_finds_orders_by_id(database: Database) {
     for (settings, first) in [(settings, 100), (stepwise, 200)] {
         let asked: Vec<i32> = [999_999].into_iter().chain(first..first + 50).collect();
         for (statement, plan) in plans_of_closing(&database, &settings, &asked).await {
-            assert!(plan.contains("orders_id") && !plan.contains("orders_due") && !plan.contains("orders_unpaid"), "{statement}\n{plan}");
+            // MariaDB reads a single row by a unique index while it plans.
+            let by_id = plan.contains("orders_id") || plan.contains("after reading const tables");
+            assert!(by_id && !plan.contains("orders_due") && !plan.contains("orders_unpaid"), "{statement}\n{plan}");
             seen += 1;
         }
     }
