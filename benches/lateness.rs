@@ -1,11 +1,14 @@
 //! How late orders were closed, from the database's own record of its commits.
 
+use std::ops::Range;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     orders::{Millis, now},
     shop::{CLOSED, Shop},
+    support::Kind,
 };
 
 /// An order that fell due. Microseconds since 1970, by the database's clock.
@@ -20,12 +23,29 @@ pub struct Due {
 /// The orders with a deadline between these moments, and what became of them. PostgreSQL alone, with
 /// `track_commit_timestamp`, and only while nobody but the closer has changed the rows.
 pub async fn fell_due(shop: &Shop, from: Millis, until: Millis) -> Vec<Due> {
-    let micros = |column: &str| format!("(extract(epoch FROM {column}) * 1000000)::bigint");
+    among(shop, &format!("expires_at >= to_timestamp({from} / 1000.0) AND expires_at < to_timestamp({until} / 1000.0)")).await
+}
+
+/// The orders with these numbers. Where the database does not record when it committed, the time in the statement that
+/// closed the order stands for that: one flush to disk earlier.
+pub async fn of_orders(shop: &Shop, numbers: &Range<i64>) -> Vec<Due> {
+    among(shop, &format!("order_no >= {} AND order_no < {}", numbers.start, numbers.end)).await
+}
+
+async fn among(shop: &Shop, condition: &str) -> Vec<Due> {
+    let micros = |column: &str| match shop.database.kind {
+        Kind::Postgres => format!("(extract(epoch FROM {column}) * 1000000)::bigint"),
+        Kind::MariaDb => format!("CAST(UNIX_TIMESTAMP({column}) * 1000000 AS SIGNED)"),
+        Kind::Sqlite => format!("CAST(round(unixepoch({column}, 'subsec') * 1000) AS integer) * 1000"),
+    };
+    let committed = match shop.database.kind {
+        Kind::Postgres => "pg_xact_commit_timestamp(xmin)",
+        Kind::MariaDb | Kind::Sqlite => "closed_at",
+    };
     let sql = format!(
-        "SELECT {}, CASE status WHEN {CLOSED} THEN {} END FROM orders
-          WHERE expires_at >= to_timestamp({from} / 1000.0) AND expires_at < to_timestamp({until} / 1000.0)",
+        "SELECT {}, CASE status WHEN '{CLOSED}' THEN {} END FROM orders WHERE {condition}",
         micros("expires_at"),
-        micros("pg_xact_commit_timestamp(xmin)"),
+        micros(committed),
     );
     let number = |text: &Option<String>| text.as_deref().map(|text| text.parse().expect("a whole number"));
     shop.database

@@ -12,7 +12,7 @@ pub struct Options {
     /// What to measure; everything, if nothing is named
     #[arg(value_enum, value_name = "SCENARIO")]
     pub scenarios: Vec<Name>,
-    /// How long each window of punctual, steady, fan-in and cost lasts, in seconds
+    /// How long each window of punctual, steady, fan-in and cost lasts, in seconds; in trouble, half as long
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1_200))]
     pub seconds: u32,
     /// How often each burst is repeated, in outbox at least three times; the median counts
@@ -30,7 +30,7 @@ pub struct Options {
     /// Articles among which the orders of a burst are spread
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10, 10_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub skus: Vec<u32>,
-    /// Databases of burst and outbox; everything else is measured on PostgreSQL, which records when it committed
+    /// Databases of burst, outbox and trouble; everything else is measured on PostgreSQL, which records when it committed
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', default_values_t = [Base::Postgres, Base::Mariadb, Base::Sqlite])]
     pub databases: Vec<Base>,
     /// Orders that fall due in a second, in steady
@@ -79,6 +79,8 @@ pub enum Name {
     Recovery,
     /// How fast orders are closed while events of an endpoint that is away wait
     Outbox,
+    /// Whether orders that need nothing of what is broken close on time
+    Trouble,
 }
 
 /// The databases.

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     machine::Machine,
     options::Options,
-    scenarios::{burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady},
+    scenarios::{
+        burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady, trouble::Trouble,
+    },
     table::Table,
 };
 
@@ -106,6 +108,8 @@ pub struct Results {
     pub recovery: Option<Ran<Recovery>>,
     /// Events that wait.
     pub outbox: Option<Ran<Outbox>>,
+    /// Trouble that stays where it is.
+    pub trouble: Option<Ran<Trouble>>,
 }
 
 impl Results {
@@ -139,7 +143,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -148,6 +152,7 @@ impl Results {
             cost.as_ref().map(|ran| ran.chapter(folder)),
             recovery.as_ref().map(|ran| ran.chapter(folder)),
             outbox.as_ref().map(|ran| ran.chapter(folder)),
+            trouble.as_ref().map(|ran| ran.chapter(folder)),
         ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();
         format!("# Benchmarks\n\nWritten by `make bench`.\n\n{}", chapters.join("\n\n"))

@@ -37,6 +37,24 @@ impl Server {
         }
     }
 
+    /// `kill -9`.
+    pub fn kill(&self) {
+        match self {
+            Self::Postgres(server) => server.kill(),
+            Self::MariaDb(server) => server.kill(),
+            Self::None => {}
+        }
+    }
+
+    /// Starts it again on the same port with the same data; returns when it accepts connections.
+    pub fn start_again(&mut self) {
+        match self {
+            Self::Postgres(server) => server.start_again(),
+            Self::MariaDb(server) => server.start_again(),
+            Self::None => {}
+        }
+    }
+
     /// A shop in a fresh database.
     pub async fn shop(&self, articles: Option<u32>) -> Shop {
         let database = match self {

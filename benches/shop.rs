@@ -1,5 +1,7 @@
 //! The shop whose orders are closed: the tables of the README, filled by the hundred thousand.
 
+use std::ops::Range;
+
 use crate::{
     orders,
     orders::{Millis, Orders},
@@ -34,6 +36,7 @@ pub struct Shop {
     articles: Option<u32>,
     in_order: bool,
     records: bool,
+    text_status: bool,
 }
 
 /// How a database says things.
@@ -48,7 +51,7 @@ impl Shop {
     /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
     /// quantity back.
     pub async fn open(database: Database, articles: Option<u32>) -> Self {
-        let mut shop = Self { database, articles, in_order: false, records: false };
+        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false };
         shop.reset(articles).await;
         shop
     }
@@ -57,16 +60,17 @@ impl Shop {
     pub async fn reset(&mut self, articles: Option<u32>) {
         self.articles = articles;
         let time = self.dialect().time;
+        let status = if self.text_status { "varchar(20)" } else { "integer" };
         // PostgreSQL leaves a condition out that the index's own WHERE implies: with the status as its first column, it
         // would read the whole index.
         let due = match self.database.kind {
-            Kind::Postgres => "(expires_at, order_no) WHERE status IN (0)",
+            Kind::Postgres => "(expires_at, order_no) WHERE status IN ('0')",
             Kind::MariaDb | Kind::Sqlite => "(status, expires_at, order_no)",
         };
         self.database
             .execute(&format!(
                 "DROP TABLE IF EXISTS orders; DROP TABLE IF EXISTS order_items; DROP TABLE IF EXISTS inventory;
-                 CREATE TABLE orders (order_no bigint PRIMARY KEY, status integer NOT NULL, expires_at {time} NOT NULL,
+                 CREATE TABLE orders (order_no bigint PRIMARY KEY, status {status} NOT NULL, expires_at {time} NOT NULL,
                      closed_at {time} NULL, closures integer NOT NULL);
                  CREATE INDEX orders_unpaid ON orders {due};
                  CREATE TABLE order_items (order_no bigint NOT NULL, sku bigint NOT NULL, quantity integer NOT NULL);
@@ -104,6 +108,11 @@ impl Shop {
         Self { in_order: true, ..self }
     }
 
+    /// Has a status that is text, from the next reset on.
+    pub fn set_text_status(&mut self, text: bool) {
+        self.text_status = text;
+    }
+
     /// The statement of the README that gives back the stock of the orders whose number is `among`, such as `IN (:ids)`.
     pub fn release(&self, among: &str) -> Option<String> {
         let released = format!("(SELECT sku, sum(quantity) AS quantity FROM order_items WHERE order_no {among} GROUP BY sku) AS released");
@@ -123,6 +132,9 @@ impl Shop {
             Settings::new().set("redis.url", redis.url()).set("database.url", self.database.url.as_str()).set("log.format", "json");
         for (column, value) in self.set() {
             settings = settings.set(&format!("orders.set.{column}"), value);
+        }
+        if self.text_status {
+            settings = settings.set("orders.unpaid", vec![UNPAID.to_string()]).set("orders.closed", CLOSED.to_string());
         }
         if self.records {
             settings = settings.add(EVENTS);
@@ -176,6 +188,14 @@ impl Shop {
 
     /// Takes orders. With articles this can be done once, since it reserves the stock of all orders.
     pub async fn take(&self, orders: &Orders) {
+        self.take_rows(orders).await;
+        if let Some(articles) = self.articles {
+            self.take_items(orders, 0..articles.into()).await;
+        }
+    }
+
+    /// Takes orders, and nothing of the stock.
+    pub async fn take_rows(&self, orders: &Orders) {
         let expires_at = self.moment(&orders.deadline_sql("n", self.dialect().div));
         let numbers = self.numbers(orders.numbers.start, orders.numbers.end - 1);
         self.database
@@ -183,14 +203,19 @@ impl Shop {
                 "INSERT INTO orders (order_no, status, expires_at, closures) SELECT n, {UNPAID}, {expires_at}, 0 FROM {numbers}"
             ))
             .await;
-        if let Some(articles) = self.articles {
-            self.database
-                .execute(&format!(
-                    "INSERT INTO order_items SELECT n, n % {articles}, 1 + n % 3 FROM {numbers};
-                     INSERT INTO inventory SELECT sku, {INITIAL_STOCK} - sum(quantity) FROM order_items GROUP BY sku"
-                ))
-                .await;
-        }
+    }
+
+    /// Each of these orders takes an item of one of these articles, of which nobody has taken any.
+    pub async fn take_items(&self, orders: &Orders, articles: Range<i64>) {
+        let numbers = self.numbers(orders.numbers.start, orders.numbers.end - 1);
+        let (first, count, skus) = (articles.start, articles.end - articles.start, self.numbers(articles.start, articles.end - 1));
+        self.database
+            .execute(&format!(
+                "INSERT INTO order_items SELECT n, {first} + n % {count}, 1 + n % 3 FROM {numbers};
+                 INSERT INTO inventory SELECT n, {INITIAL_STOCK} - COALESCE(taken.quantity, 0) FROM {skus} LEFT JOIN
+                     (SELECT sku, sum(quantity) AS quantity FROM order_items GROUP BY sku) AS taken ON taken.sku = n"
+            ))
+            .await;
     }
 
     /// After the tables were filled: what a database does in the background is done now.
@@ -219,7 +244,7 @@ impl Shop {
             ("closed early", "SELECT count(*) FROM orders WHERE closed_at < expires_at".to_owned()),
             (
                 "closed more than once, or changed without being closed",
-                format!("SELECT count(*) FROM orders WHERE closures <> CASE status WHEN {CLOSED} THEN 1 ELSE 0 END"),
+                format!("SELECT count(*) FROM orders WHERE closures <> CASE status WHEN '{CLOSED}' THEN 1 ELSE 0 END"),
             ),
         ] {
             let orders = self.database.number(&sql).await;

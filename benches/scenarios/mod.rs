@@ -14,3 +14,5 @@ pub mod punctual;
 pub mod recovery;
 /// Lateness and processor time at a steady rate.
 pub mod steady;
+/// Whether orders that need nothing of what is broken close on time.
+pub mod trouble;

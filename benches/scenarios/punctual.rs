@@ -23,6 +23,10 @@ use crate::{
     table::{Table, grouped},
 };
 
+/// More orders than this are spread over more time, so that no more fall due in a second. The rivals, each of which has a
+/// table of its own, are left out then: what they can is known.
+const LARGEST_WITH_RIVALS: u32 = 1_000_000;
+
 /// How long contestants run before it counts.
 const WARM_UP: Millis = 5_000;
 
@@ -40,6 +44,8 @@ pub struct Punctual {
 struct Size {
     pending: u32,
     ways: Vec<(Way, Lateness)>,
+    /// Of order-closer, after the window with Redis; `None` in results from before it was looked at.
+    resident_mib: Option<f64>,
 }
 
 /// The contestants.
@@ -87,20 +93,25 @@ pub async fn run(options: &Options, progress: &Progress) -> Punctual {
     let mut sizes = Vec::new();
     for &pending in &options.sizes {
         let server = servers::postgres();
-        progress.step(&format!("{pending} pending: the rivals"));
-        let mut ways = rivals(&server, pending, options.seconds).await;
-        ways.extend(order_closer(&server, pending, options.seconds, progress).await);
+        let mut ways = Vec::new();
+        if pending <= LARGEST_WITH_RIVALS {
+            progress.step(&format!("{pending} pending: the rivals"));
+            ways = rivals(&server, pending, options.seconds).await;
+        }
+        let (own, resident_mib) = order_closer(&server, pending, options.seconds, progress).await;
+        ways.extend(own);
         for (way, lateness) in &ways {
             progress.result(&format!("{}: {lateness}", way.name()));
         }
-        sizes.push(Size { pending, ways });
+        progress.result(&format!("order-closer: {resident_mib:.1} MiB of resident memory"));
+        sizes.push(Size { pending, ways, resident_mib: Some(resident_mib) });
     }
     Punctual { sizes }
 }
 
 /// Takes so many orders, whose deadlines begin now; returns the number of the next.
 async fn fill(intakes: &[Intake], pending: u32) -> i64 {
-    let orders = Orders { numbers: 1..i64::from(pending) + 1, due_from: orders::now(), over: LIFETIME };
+    let orders = Orders { numbers: 1..i64::from(pending) + 1, due_from: orders::now(), over: lifetime(pending) };
     for intake in intakes {
         intake.take(&orders).await;
         intake.shop.settle().await;
@@ -108,9 +119,14 @@ async fn fill(intakes: &[Intake], pending: u32) -> i64 {
     orders.numbers.end
 }
 
+/// How long customers have to pay.
+fn lifetime(pending: u32) -> Millis {
+    LIFETIME * Millis::from(pending.max(LARGEST_WITH_RIVALS)) / Millis::from(LARGEST_WITH_RIVALS)
+}
+
 /// As many as fall due.
 fn arrivals(pending: u32) -> f64 {
-    f64::from(pending) * 1_000.0 / LIFETIME as f64
+    f64::from(pending) * 1_000.0 / lifetime(pending) as f64
 }
 
 /// All at once, each with a table and a Redis of its own: their load is light.
@@ -143,8 +159,8 @@ async fn rivals(server: &Postgres, pending: u32, seconds: u32) -> Vec<(Way, Late
     ways
 }
 
-/// With Redis, then without it; nothing else runs.
-async fn order_closer(server: &Postgres, pending: u32, seconds: u32, progress: &Progress) -> [(Way, Lateness); 2] {
+/// With Redis, then without it; nothing else runs. Returns the resident memory, too.
+async fn order_closer(server: &Postgres, pending: u32, seconds: u32, progress: &Progress) -> ([(Way, Lateness); 2], f64) {
     progress.step(&format!("{pending} pending: order-closer"));
     let redis = Arc::new(servers::redis());
     let shop = Arc::new(servers::shop_on(server, None).await);
@@ -153,6 +169,7 @@ async fn order_closer(server: &Postgres, pending: u32, seconds: u32, progress: &
     let daemon = servers::daemon(&shop.settings(&redis)).await;
     let feeder = Feeder::start(vec![intake(Signal::Key(Arc::clone(&redis)))], arrivals(pending), next);
     let with = window(&shop, seconds).await;
+    let resident_mib = daemon.resident_kib() as f64 / 1_024.0;
     let next = feeder.stop().await;
 
     progress.step(&format!("{pending} pending: order-closer, Redis down"));
@@ -163,7 +180,7 @@ async fn order_closer(server: &Postgres, pending: u32, seconds: u32, progress: &
     daemon.stop().await;
     let faults = shop.faults().await;
     assert!(faults.is_empty(), "order-closer: {}", faults.join("; "));
-    [(Way::OrderCloser, with), (Way::OrderCloserWithoutRedis, without)]
+    ([(Way::OrderCloser, with), (Way::OrderCloserWithoutRedis, without)], resident_mib)
 }
 
 /// Warms up, until nothing is left of what fell due while the tables were filled; then it counts.
@@ -177,10 +194,11 @@ async fn window(shop: &Shop, seconds: u32) -> Lateness {
 
 impl Figures for Punctual {
     const TITLE: &str = "Punctual";
-    const ABOUT: &str = "So many orders are pending on PostgreSQL, with 30 minutes to pay, and new ones arrive as old ones fall due. Lateness is the \
-        time of the commit, as PostgreSQL recorded it, minus the deadline, of the orders that fell due in the measured window. What was still \
-        open at its end counts with the time since its deadline, and the figure is marked ≥. The plain listener makes one SELECT and one UPDATE \
-        of each event; the pollers make one UPDATE of all that is due; the delay queue is a sorted set in Redis.";
+    const ABOUT: &str = "So many orders are pending on PostgreSQL, with 30 minutes to pay, and new ones arrive as old ones fall due; more than a \
+        million are spread over so much more time that no more fall due in a second. Lateness is the time of the commit, as PostgreSQL recorded \
+        it, minus the deadline, of the orders that fell due in the measured window. What was still open at its end counts with the time since \
+        its deadline, and the figure is marked ≥. The plain listener makes one SELECT and one UPDATE of each event; the pollers make one UPDATE \
+        of all that is due; the delay queue is a sorted set in Redis.";
 
     fn tables(&self) -> Vec<Table> {
         let table = |size: &Size| {
@@ -193,13 +211,23 @@ impl Figures for Punctual {
             }
             table
         };
-        self.sizes.iter().map(table).collect()
+        let mut memory = Table::new(["pending", "order-closer's resident memory"]);
+        for Size { pending, resident_mib, .. } in &self.sizes {
+            if let Some(mib) = resident_mib {
+                memory.row([grouped((*pending).into()), format!("{mib:.1} MiB")]);
+            }
+        }
+        let memory = self.sizes.iter().any(|size| size.resident_mib.is_some()).then_some(memory);
+        self.sizes.iter().map(table).chain(memory).collect()
     }
 
     fn goals(&self) -> Vec<Goal> {
         let mut goals = Vec::new();
-        for Size { pending, ways } in &self.sizes {
+        for Size { pending, ways, resident_mib } in &self.sizes {
             let pending = grouped((*pending).into());
+            if let Some(mib) = resident_mib {
+                goals.push(Goal::at_most(format!("order-closer, {pending} pending: resident memory"), mib * 1.048_576, 64.0, "MB"));
+            }
             for (way, Lateness { p50, p99, max, .. }) in ways {
                 let mut goal = |what: &str, figure: &Percentile, limit| {
                     goals.push(Goal::at_most(format!("{}, {pending} pending: {what}", way.name()), figure.ms, limit, "ms"));
