@@ -76,7 +76,7 @@ pub(super) enum Next {
 pub(super) struct Alone {
     suspects: Vec<Vec<Pending>>,
     held: Timed,
-    /// Held orders that are tried at once, since one of them has closed.
+    /// Orders that are tried at once: held ones since one of them has closed, rejected ones since orders close again.
     hopeful: VecDeque<Waiting>,
     rejected: Timed,
     /// What is known of the orders of this lane that are being tried.
@@ -88,12 +88,13 @@ pub(super) struct Alone {
 
 impl Alone {
     pub(super) fn len(&self) -> usize {
-        self.suspects.iter().map(Vec::len).sum::<usize>() + self.held() + self.rejected.len()
+        self.suspects.iter().map(Vec::len).sum::<usize>() + self.held.len() + self.hopeful.len() + self.rejected.len()
     }
 
     /// How many orders are held.
     pub(super) fn held(&self) -> usize {
-        self.held.len() + self.hopeful.len() + self.in_hand.values().filter(|waiting| waiting.held).count()
+        let elsewhere = self.hopeful.iter().chain(self.in_hand.values());
+        self.held.len() + elsewhere.filter(|waiting| waiting.held).count()
     }
 
     /// Whether orders are being tried, or are to be tried for the first time.
@@ -108,8 +109,8 @@ impl Alone {
 
     /// Since when the oldest of the held orders is.
     pub(super) fn held_since(&self) -> Option<Instant> {
-        let in_hand = self.in_hand.values().filter(|waiting| waiting.held);
-        self.held.values().chain(&self.hopeful).chain(in_hand).map(|waiting| waiting.since).min()
+        let elsewhere = self.hopeful.iter().chain(self.in_hand.values()).filter(|waiting| waiting.held);
+        self.held.values().chain(elsewhere).map(|waiting| waiting.since).min()
     }
 
     /// Takes in orders that failed together: two halves, or each by itself where halving would only take longer.
@@ -185,6 +186,11 @@ impl Alone {
     /// A held order has closed: who held it may have held the others.
     pub(super) fn hope(&mut self) {
         self.hopeful.extend(std::mem::take(&mut self.held).into_values());
+    }
+
+    /// An order was rejected as all were, and is tried at once: with others, since it is hardly to blame.
+    pub(super) fn try_soon(&mut self, waiting: Waiting) {
+        self.hopeful.push_back(waiting);
     }
 
     /// An order was rejected, and is tried again at that time.

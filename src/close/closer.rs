@@ -34,7 +34,7 @@ const CONFLICT_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// For how long a batch waits for its turn.
-const TURN_PATIENCE: Duration = Duration::from_millis(50);
+const TURN_PATIENCE: Duration = Duration::from_millis(20);
 
 /// For how long what got into each other's way is expected to do so again.
 const CONTENDED: Duration = Duration::from_secs(1);
@@ -147,7 +147,7 @@ impl Closer {
         let batch = in_order(batch);
         let began = Instant::now();
         let mut turn_since = Some(began).filter(|_| takes_turns && self.shared.contended.lasts(CONTENDED));
-        let mut lost = false;
+        let (mut lost, mut blocked) = (false, false);
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(5))
             .with_max_delay(Duration::from_millis(100))
@@ -158,6 +158,11 @@ impl Closer {
             let way = if self.shared.fused_failed.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
             let forgotten = self.shared.closures.forgotten();
             let failure = match self.attempt(&batch, way, wait, turn_since.is_some()).await {
+                Ok(looked) if std::mem::take(&mut blocked) => {
+                    // By one of ours, as it seems.
+                    self.shared.contended.begin();
+                    return Ending::Looked(self.unless_another(looked, forgotten).await);
+                }
                 Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
                 Err(failure) => failure,
             };
@@ -191,8 +196,8 @@ impl Closer {
             };
             tokio::time::sleep(pause).await;
             if matches!(error, StoreError::Locked(_) | StoreError::Conflict(_)) && turn_since.is_none() {
-                self.shared.contended.begin();
                 turn_since = Some(Instant::now());
+                blocked = true;
             }
         }
     }

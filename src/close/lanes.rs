@@ -13,7 +13,7 @@ use crate::{
         inbox::{Consequence, Offer, Pending},
         outcome::{Looked, Outcome, UNDONE},
         queue::Queue,
-        trouble::{Blame, Trouble},
+        trouble::{Blame, Ended, Trouble},
     },
     config::Retry,
     order::OrderId,
@@ -145,9 +145,13 @@ impl State {
                 if before.is_some_and(|before| before.held) {
                     self.alone.hope();
                 }
-                if self.trouble.closed() {
-                    consequences.push(Consequence::Recovered);
-                    self.count_failures(retry, now, consequences);
+                match self.trouble.closed() {
+                    Ended::Nothing => {}
+                    Ended::AMoment => self.count_failures(retry, now, consequences),
+                    Ended::Trouble => {
+                        consequences.push(Consequence::Recovered);
+                        self.try_all_again(retry, now, consequences);
+                    }
                 }
             }
             Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, now),
@@ -173,7 +177,7 @@ impl State {
                     self.count(Waiting { pending, since, tries: 0, reason, held: false, uncounted: false }, retry, now, consequences);
                     return;
                 }
-                if blame == Blame::BegunToBeEverybodys {
+                if blame == Blame::EverybodysForAWhile {
                     consequences.push(Consequence::AllRefused(reason.clone()));
                 }
                 self.alone.reject(Waiting { pending, since, tries: 0, reason, held: false, uncounted: true }, now);
@@ -197,15 +201,23 @@ impl State {
         }
     }
 
-    /// Another order was closed: each failure that was not counted counts now, once, and its order is tried at once.
+    /// Another order was closed: each failure that was not counted counts now, once.
     fn count_failures(&mut self, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
+        for mut waiting in self.alone.uncounted() {
+            waiting.uncounted = false;
+            self.count(waiting, retry, now, consequences);
+        }
+    }
+
+    /// The same after trouble that lasted: each order is tried at once, and given up only if it was to be before.
+    fn try_all_again(&mut self, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
         for mut waiting in self.alone.uncounted() {
             waiting.uncounted = false;
             if waiting.pending.attempts >= retry.attempts {
                 self.count(waiting, retry, now, consequences);
             } else {
                 waiting.pending.attempts += 1;
-                self.alone.reject(waiting, now);
+                self.alone.try_soon(waiting);
             }
         }
     }

@@ -40,7 +40,7 @@ impl Time {
     const BRIEFLY: Self = Self { at_all: Duration::from_millis(30), per_order: Duration::from_micros(100) };
 
     /// What one has that hardly waits.
-    const NEVER: Self = Self { at_all: Duration::from_millis(5), per_order: Duration::from_micros(50) };
+    const NEVER: Self = Self { at_all: Duration::from_millis(10), per_order: Duration::from_micros(50) };
 
     fn for_orders(self, orders: usize) -> Duration {
         self.at_all + self.per_order.saturating_mul(u32::try_from(orders).unwrap_or(u32::MAX))

@@ -2,8 +2,11 @@
 //! database that refuses every order.
 //!
 //! One or two orders that fail lose an attempt each, at once. When three different orders have failed since the last
-//! closure, none of their failures counts until another order closes; then each counts once, and all are tried again.
-//! Until then they are tried one at a time, with growing pauses; an order that has not failed yet waits for none of them.
+//! closure, none of their failures counts until another order closes; then each counts once. Until then they are tried
+//! one at a time, with growing pauses; an order that has not failed yet waits for none of them.
+//!
+//! Three orders that are to blame may well fail between two closures of others, so it is worth a word only when it lasts;
+//! and only then are all tried at once when it is over.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -13,6 +16,9 @@ use crate::order::OrderId;
 
 /// So many different orders that fail without a closure in between are not to blame.
 const TOO_MANY: usize = 3;
+
+/// What lasts no longer than this is not worth a word.
+const WORTH_A_WORD: Duration = Duration::from_secs(1);
 
 /// The pauses between two tries of orders that are not to blame.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
@@ -25,6 +31,8 @@ pub(super) struct Trouble {
     failed: HashSet<OrderId>,
     /// While the orders that failed are not to blame: when one of them is tried next, and the pause after that.
     probes: Option<(Instant, Duration)>,
+    since: Option<Instant>,
+    said: bool,
 }
 
 /// What a failure means.
@@ -32,30 +40,48 @@ pub(super) struct Trouble {
 pub(super) enum Blame {
     /// It is the order's own.
     Order,
-    /// It may be everybody's, and this is the failure that shows it.
-    BegunToBeEverybodys,
     /// It may be everybody's.
     Everybodys,
+    /// It may be everybody's, and that has lasted long enough to be said, once.
+    EverybodysForAWhile,
+}
+
+/// What a closure ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Nothing.
+    Nothing,
+    /// A while in which no failure counted, too short to matter.
+    AMoment,
+    /// Trouble of which was said that it had begun.
+    Trouble,
 }
 
 impl Trouble {
     /// An order that was alone in its transaction has failed.
     pub(super) fn failed(&mut self, id: &OrderId, now: Instant) -> Blame {
-        if self.probes.is_some() {
-            return Blame::Everybodys;
+        if let Some(since) = self.since {
+            let is_worth_a_word = !self.said && now - since >= WORTH_A_WORD;
+            self.said |= is_worth_a_word;
+            return if is_worth_a_word { Blame::EverybodysForAWhile } else { Blame::Everybodys };
         }
         self.failed.insert(id.clone());
         if self.failed.len() < TOO_MANY {
             return Blame::Order;
         }
+        self.since = Some(now);
         self.probes = Some((now + SHORTEST_PAUSE, SHORTEST_PAUSE));
-        Blame::BegunToBeEverybodys
+        Blame::Everybodys
     }
 
-    /// An order was closed. Returns whether that ends the trouble.
-    pub(super) fn closed(&mut self) -> bool {
-        self.failed.clear();
-        self.probes.take().is_some()
+    /// An order was closed.
+    pub(super) fn closed(&mut self) -> Ended {
+        let Self { probes, said, .. } = std::mem::take(self);
+        match (probes, said) {
+            (None, _) => Ended::Nothing,
+            (Some(_), false) => Ended::AMoment,
+            (Some(_), true) => Ended::Trouble,
+        }
     }
 
     /// When one of the orders that failed may be tried; `None` when each has its own time.
@@ -86,11 +112,26 @@ mod tests {
         for number in [1, 2, 1, 2, 1] {
             assert_eq!(trouble.failed(&id(number), now), Blame::Order);
         }
-        assert_eq!(trouble.failed(&id(3), now), Blame::BegunToBeEverybodys);
+        assert_eq!(trouble.failed(&id(3), now), Blame::Everybodys);
         assert_eq!(trouble.failed(&id(1), now), Blame::Everybodys);
-        assert!(trouble.closed());
-        assert!(!trouble.closed(), "once");
+        assert_eq!(trouble.closed(), Ended::AMoment);
+        assert_eq!(trouble.closed(), Ended::Nothing, "once");
         assert_eq!(trouble.failed(&id(1), now), Blame::Order);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_lasts_is_said_once() {
+        let (mut trouble, now) = (Trouble::default(), Instant::now());
+        let said: Vec<u64> = (0..100)
+            .filter(|tenth| trouble.failed(&id(3), now + Duration::from_millis(100 * tenth)) == Blame::EverybodysForAWhile)
+            .collect();
+        assert!(said.is_empty(), "one order alone is to blame");
+        for number in [1, 2] {
+            trouble.failed(&id(number), now);
+        }
+        let said = (0..100).filter(|tenth| trouble.failed(&id(3), now + Duration::from_millis(100 * tenth)) == Blame::EverybodysForAWhile);
+        assert_eq!(said.collect::<Vec<u64>>(), [10]);
+        assert_eq!(trouble.closed(), Ended::Trouble);
     }
 
     #[tokio::test(start_paused = true)]

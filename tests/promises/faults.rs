@@ -211,6 +211,7 @@ async fn a_disk_full_for_a_while(kind: Kind, raise: &str) {
     let daemon = listening(&settings).await;
     shop.orders_due_in(1..=5, 500).await;
     until_tried_often(&daemon, 5).await;
+    daemon.until_logged("no order can be closed").await;
     cure(&shop).await;
     shop.until_all_settled().await;
     daemon.stop().await;
