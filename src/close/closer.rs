@@ -195,7 +195,7 @@ impl Closer {
                 return Ending::Failed { batch, error };
             };
             tokio::time::sleep(pause).await;
-            if matches!(error, StoreError::Locked(_) | StoreError::Conflict(_)) && turn_since.is_none() {
+            if takes_turns && matches!(error, StoreError::Locked(_) | StoreError::Conflict(_)) && turn_since.is_none() {
                 turn_since = Some(Instant::now());
                 blocked = true;
             }

@@ -2,8 +2,8 @@
 //! the database can't tell.
 //!
 //! By what closures have taken of late: what is locked for as long as they last is not held, it is contended; and a
-//! database that is slow must not be taken for one whose rows are held. What was too
-//! strict is found out by an order that waits patiently, and closes.
+//! database that is slow must not be taken for one whose rows are held. What was too strict is found out by an order that
+//! waits patiently, and closes.
 
 use std::{
     future::Future,

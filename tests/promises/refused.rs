@@ -26,10 +26,10 @@ async fn a_partition_is_missing() {
     let dead = || async { shop.database.number("SELECT count(*) FROM order_closer_dead_letters").await };
     assert!(dead().await <= 2, "only what failed before it was known can have used up its attempts");
     shop.database.execute("CREATE TABLE history_default PARTITION OF history DEFAULT").await;
-    wait::within(Duration::from_secs(20), "all close", async || shop.closed().await >= 198).await;
+    wait::within(Duration::from_secs(20), "all close", async || shop.closed().await + dead().await == 200).await;
     daemon.until_logged("orders can be closed again").await;
     daemon.stop().await;
-    assert_eq!(shop.closed().await + dead().await, 200);
+    assert!(shop.closed().await >= 198, "what did not fail before that was known closes");
     assert_eq!(daemon.logged("no order can be closed"), 1, "said once");
 }
 
