@@ -20,8 +20,9 @@ use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
-    signal::{Commands, KeyReader, Listener, Pacer, Peers, RedisError, Sweep, ZoneWatch},
+    redis::{Commands, RedisError},
     store::{self, Obstacle, OpenError, Store, StoreError},
+    trigger::{KeyReader, Listener, Membership, Pacer, Sweep, ZoneWatch},
 };
 
 /// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
@@ -142,7 +143,7 @@ impl Daemon {
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
-        let peers = Arc::new(Peers::new(config));
+        let peers = Arc::new(Membership::new(config));
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);

@@ -20,7 +20,7 @@ use crate::{
     app::{self, RunError},
     config::{Config, Span, load},
     order::OrderId,
-    signal::RedisError,
+    redis::RedisError,
     store::{OpenError, Store, StoreError},
 };
 use output::{complain, print};

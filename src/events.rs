@@ -24,7 +24,7 @@ pub use stream::Entries;
 pub use target::{Answer, Target};
 pub use webhook::Endpoint;
 
-use crate::{config::Config, signal::RedisError};
+use crate::{config::Config, redis::RedisError};
 
 /// All targets of the configuration.
 ///

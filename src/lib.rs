@@ -20,8 +20,9 @@
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
 //! | [`store`] | the orders table and the outbox beside it, in PostgreSQL, MySQL and SQLite |
+//! | [`redis`] | all that is said to Redis |
 //! | [`close`] | inbox, batches, retries, the transaction |
-//! | [`signal`] | listener, pacer, sweep: how we learn that an order may be due |
+//! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`events`] | telling others: webhooks, a Redis Stream |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
@@ -34,5 +35,6 @@ pub mod close;
 pub mod config;
 pub mod events;
 pub mod order;
-pub mod signal;
+pub mod redis;
 pub mod store;
+pub mod trigger;

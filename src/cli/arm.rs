@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     cli::{Exit, Failure, Outcome, print},
     config::{Config, Span},
-    signal::{Commands, address},
+    redis::{Commands, address},
 };
 
 /// The longest that a key lives: Redis counts its end in milliseconds since 1970, in 63 bits.

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     cli::{Exit, Failure, Outcome, output::say, print},
-    signal::Commands,
+    redis::Commands,
 };
 use report::Report;
 use servers::{Daemon, PrivateRedis};

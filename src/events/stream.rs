@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use super::{Answer, Closure, Target};
 use crate::{
     config::{Redis, Stream},
-    signal::{Commands, PATIENCE, RedisError},
+    redis::{Commands, PATIENCE, RedisError},
     store::Event,
 };
 

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use order_closer::{
     order::{Verdict, judge},
-    signal::ZoneWatch,
     store::{Limits, Store, StoreError},
+    trigger::ZoneWatch,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     cli::check::{Examination, Finding, host_micros},
     config::Redis,
-    signal::{Commands, EXPIRED_FLAGS, RedisError, Subscriber, address, missing_flags, pattern, redis_cli, with_flags},
+    redis::{Commands, EXPIRED_FLAGS, RedisError, Subscriber, address, missing_flags, pattern, redis_cli, with_flags},
 };
 
 /// How long the probe key lives, and how long its notification may take.

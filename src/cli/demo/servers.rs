@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::{
     cli::{Exit, Failure},
     config::{Redis, RedisUrl},
-    signal::Commands,
+    redis::Commands,
 };
 
 const REDIS_CONF: &str = include_str!("../../../redis.conf");

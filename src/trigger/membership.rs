@@ -26,7 +26,7 @@ use crate::{
     close::{Inbox, Stats},
     config::{Config, Database, DatabaseUrl, Orders, Status},
     order::OrderId,
-    signal::redis::{Commands, RedisError},
+    redis::{Commands, RedisError},
 };
 
 /// How often an instance changes its field.
@@ -49,7 +49,7 @@ const FAREWELL: Duration = Duration::from_millis(300);
 
 /// The instances that close the orders of our table, as far as we know.
 #[derive(Debug)]
-pub struct Peers {
+pub struct Membership {
     /// The hash in Redis.
     key: String,
     own: Instance,
@@ -94,7 +94,7 @@ impl Peer {
 
 const BUSY: &str = "busy";
 
-impl Peers {
+impl Membership {
     /// Nobody else is known yet.
     #[must_use]
     pub fn new(config: &Config) -> Self {

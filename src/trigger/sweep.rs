@@ -10,8 +10,8 @@ use tracing::{debug, info, warn};
 use crate::{
     close::{Inbox, Offer},
     order::{Row, Trigger},
-    signal::{clock::DatabaseClock, pacer::Upcoming, peers::Peers},
     store::{DueQuery, Store, StoreError},
+    trigger::{clock::DatabaseClock, membership::Membership, pacer::Upcoming},
 };
 
 /// The sweep rests so many times as long as its queries took, beyond what their rows were worth, when that
@@ -51,7 +51,7 @@ pub struct Sweep {
     /// Who closes the overdue ones.
     pub inbox: Arc<Inbox>,
     /// Whose orders are not for us, or not yet.
-    pub peers: Arc<Peers>,
+    pub peers: Arc<Membership>,
     /// Who waits for those to come.
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// When, how far ahead, how many at a time.

@@ -21,7 +21,8 @@ use tracing::debug;
 use crate::{
     close::{Inbox, Later},
     order::{OrderId, Trigger},
-    signal::{key::KeyReader, peers::Peers, redis::Commands},
+    redis::Commands,
+    trigger::{key::KeyReader, membership::Membership},
 };
 
 /// How many orders may be on the wheel; beyond that the sweep finds them when they are overdue.
@@ -75,7 +76,7 @@ pub struct Pacer {
     /// Who closes them.
     pub inbox: Arc<Inbox>,
     /// Whose orders are not for us.
-    pub peers: Arc<Peers>,
+    pub peers: Arc<Membership>,
     /// How keys are touched.
     pub touch: Toucher,
     /// When to stop.
@@ -88,7 +89,7 @@ impl Pacer {
     pub fn new(
         (upcoming, later): (mpsc::Receiver<Vec<Upcoming>>, mpsc::Receiver<Later>),
         inbox: Arc<Inbox>,
-        peers: Arc<Peers>,
+        peers: Arc<Membership>,
         (keys, commands, subscribed): (KeyReader, Commands, watch::Receiver<bool>),
         stop: CancellationToken,
     ) -> Self {

@@ -15,12 +15,10 @@ use crate::{
     close::{Inbox, Stats},
     config::{Listen, Redis},
     order::Trigger,
-    signal::{
-        advice::redis_cli,
+    redis::{Commands, Events, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
+    trigger::{
         key::{KeyReader, NotAnOrder},
-        notifications::{missing_flags, with_flags},
-        peers::Peers,
-        redis::{Commands, Events, RedisError, Subscriber, address},
+        membership::Membership,
     },
 };
 
@@ -51,7 +49,7 @@ pub struct Listener {
     /// Who takes the ids.
     pub inbox: Arc<Inbox>,
     /// Whose orders are not for us.
-    pub peers: Arc<Peers>,
+    pub peers: Arc<Membership>,
     /// What has been heard.
     pub stats: Arc<Stats>,
     /// For the server's settings.
