@@ -14,14 +14,14 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
-    store::{self, Obstacle, OpenError, Store, StoreError},
+    store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
     trigger::{KeyReader, Listener, Membership, Pacer, Sweep, ZoneWatch},
 };
 
@@ -70,6 +70,12 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
     for Obstacle { what, fix, .. } in store.obstacles() {
         warn!(reason = what, fix, "orders may never close");
+    }
+    match store::rehearse_on_an_order(store.as_ref()).await {
+        Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
+        Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
+        Rehearsed::Refused { id, reason, lacking: true } => error!(order = %id, reason, "no order can be closed"),
+        Rehearsed::Refused { id, reason, lacking: false } => warn!(order = %id, reason, "this order can't be closed, and perhaps others"),
     }
     let mut daemon = Daemon::start(config, store)?;
     tokio::select! {

@@ -51,11 +51,7 @@ enum Command {
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
-    Check {
-        /// Print one JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    Check(check::Arguments),
     /// Write the key of an order, as an order service would.
     Arm {
         /// The order's id.
@@ -200,7 +196,7 @@ fn dispatch(arguments: Arguments) -> Outcome {
     match arguments.command {
         Command::Run => runtime(settings.close.workers + 2)?.block_on(app::run(settings)).map(|()| Exit::Done).map_err(Failure::from),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
-        Command::Check { json } => runtime(2)?.block_on(check::run(settings, json)),
+        Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),

@@ -44,6 +44,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Commits a transaction.
     const COMMIT: &'static str = "COMMIT";
 
+    /// Checks at once what would be checked at the commit, where there is such a thing.
+    const CHECK_DEFERRED: Option<&'static str> = None;
+
     /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
     const LIMITED_BY_TIME: bool = false;
 
@@ -102,6 +105,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// As the database says, sorted.
     async fn findings(&self, session: &mut Session<Self>, table: &Self::Table, fragments: &Fragments) -> Result<Findings, StoreError>;
+
+    /// A table that a closure may write and that has no transactions, if there is one.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn without_transactions(&self, _: &mut Session<Self>, _: &Self::Table, _: &Rule) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
 
     /// A statement of ours on a list of ids, as its fragments are written.
     ///

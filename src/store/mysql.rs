@@ -191,6 +191,10 @@ impl Dialect for MySql {
         orders.findings(session).await
     }
 
+    async fn without_transactions(&self, session: &mut Session<Self>, orders: &Orders, rule: &Rule) -> Result<Option<String>, StoreError> {
+        catalogue::without_transactions(session, &orders.table, rule).await
+    }
+
     fn list(orders: &Orders, statement: String) -> Result<ListStatement, OpenError> {
         let template = Template::parse(&statement, orders.server.escapes)
             .map_err(|what| StoreError::Rejected(format!("orders.filter or orders.set: {what}")))?;

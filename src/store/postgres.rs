@@ -50,6 +50,7 @@ impl Dialect for Postgres {
 
     const PARAMETERS: Parameters = Parameters::Dollar;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
 
     async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
         let database = &settings.database;

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use sqlx::SqlSafeStr;
 use tokio::sync::watch;
 
 use crate::{
@@ -191,6 +192,10 @@ impl<D: Dialect> Store for Table<D> {
         self.halt.set(reason);
     }
 
+    async fn without_transactions(&self) -> Result<Option<String>> {
+        self.dialect.without_transactions(&mut self.connections.read().await?, &self.schema().table, &self.settings.rule).await
+    }
+
     fn outbox(&self) -> &Outbox {
         &self.outbox
     }
@@ -336,14 +341,32 @@ impl<D: Dialect> Transaction for Open<D> {
         if !self.has_triggers {
             return Ok(Updated { changed, closed: changed });
         }
-        let mut closed = match recent {
-            Some(recent) => self.count(&recent.count_closed, ids).await?,
-            None => 0,
-        };
-        if recent.is_none() || closed < expected {
-            closed = self.count(&all.count_closed, ids).await?;
+        Ok(Updated { changed, closed: self.count_closed(ids).await? })
+    }
+
+    async fn update_early(&mut self, ids: &[OrderId]) -> Result<Updated> {
+        let schema = Arc::clone(&self.schema);
+        let changed = self.change(&schema.statements.update_early, ids).await?;
+        Ok(Updated { changed, closed: self.count_closed(ids).await? })
+    }
+
+    async fn check_deferred(&mut self) -> Result<()> {
+        match D::CHECK_DEFERRED {
+            Some(statement) => self.session.execute(statement.into_sql_str()).await.map(drop),
+            None => Ok(()),
         }
-        Ok(Updated { changed, closed })
+    }
+
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let schema = Arc::clone(&self.schema);
+        let Statements { recent, all, .. } = &schema.statements;
+        if let Some(recent) = recent {
+            let closed = self.count(&recent.count_closed, ids).await?;
+            if closed >= ids.len() as u64 {
+                return Ok(closed);
+            }
+        }
+        self.count(&all.count_closed, ids).await
     }
 
     fn records(&self) -> bool {

@@ -5,13 +5,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::{
     cli::check::{Examination, Finding, events, host_micros},
     config::Config,
-    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError, TableKind},
+    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, Rehearsed, SampleDeadline, StoreError, TableKind},
 };
 
 const NAME: &str = "database";
 const CLOSING: &str = "closing";
 
-pub(super) async fn examine(config: &Config) -> Examination {
+pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
     let store = match store::open(config).await {
         Ok(store) => store,
@@ -69,7 +69,12 @@ pub(super) async fn examine(config: &Config) -> Examination {
         examination.add(odd_deadlines(config, odd));
     }
     match store::rehearse(store.as_ref()).await {
-        Ok(()) => examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)")),
+        Ok(()) => {
+            examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)"));
+            if rehearsal {
+                examination.add(rehearsed(store::rehearse_on_an_order(store.as_ref()).await));
+            }
+        }
         Err(StoreError::Rejected(reason)) => examination.add(Finding::fail(
             CLOSING,
             reason,
@@ -91,6 +96,24 @@ pub(super) async fn examine(config: &Config) -> Examination {
     }
     store.close().await;
     examination
+}
+
+fn rehearsed(rehearsed: Rehearsed) -> Finding {
+    const NAME: &str = "rehearsal";
+    match rehearsed {
+        Rehearsed::Closable(id) => Finding::ok(NAME, format!("order {id} could be closed (tried and rolled back)")),
+        Rehearsed::NotTried(why) => Finding::ok(NAME, format!("not tried on an order: {why}")),
+        Rehearsed::Refused { id, reason, lacking: true } => Finding::fail(
+            NAME,
+            format!("order {id} can't be closed: {reason}"),
+            "grant the right, or create what is missing; until then every order waits",
+        ),
+        Rehearsed::Refused { id, reason, lacking: false } => Finding::warn(
+            NAME,
+            format!("order {id} can't be closed: {reason}"),
+            "see whether this order is odd, or each of them: constraints, triggers and close.sql decide",
+        ),
+    }
 }
 
 fn mapping(config: &Config, catalogue: &Catalogue) -> Finding {
