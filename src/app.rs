@@ -104,7 +104,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
                     "the database refuses what orders and close.sql in the configuration make of its tables: {reason}"
                 )));
             }
-            Err(OpenError::Store(error)) => error.to_string(),
+            Err(error @ (OpenError::Zone(_) | OpenError::Store(_))) => error.to_string(),
         };
         if known.as_ref() != Some(&reason) {
             warn!(reason, "waiting for the database");
@@ -120,6 +120,9 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
 /// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
+    if let Some(reason) = store.zone_changed().await? {
+        return Err(OpenError::Zone(reason));
+    }
     store::tables_for(&config.events, store.as_ref())?;
     let began = Instant::now();
     loop {
@@ -254,6 +257,9 @@ fn spawn_events(
             warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
         }
         return Ok(());
+    }
+    if store.outbox().is_outdated() {
+        error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
     }
     others.spawn(Pruner { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
     // What was recorded while events were enabled is still told.

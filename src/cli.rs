@@ -118,7 +118,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Misfit(misfit) => Self::new(Exit::Configuration, misfit.to_string()),
+            OpenError::Misfit(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
             OpenError::Store(error) => error.into(),
         }
     }

@@ -40,6 +40,7 @@ pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 use crate::{
     config::{Config, Database, DatabaseUrl, Events, Rule},
@@ -147,15 +148,15 @@ pub trait Store: fmt::Debug + Send + Sync {
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
 
     /// Asks the server, over a connection that sets no zone, whether it reads times without a zone otherwise than when the
-    /// store was opened, and says how. `None` also where no deadline depends on it.
+    /// store was opened, or than our tables remember, and says how. While it does, closing is stopped: [`Store::begin`] and
+    /// [`Store::reach`] say that the store is unavailable, and why. `None` also where no deadline depends on it.
     ///
     /// # Errors
-    /// As the database says, sorted: nothing is known then.
+    /// As the database says, sorted: nothing is known then, and nothing changes.
     async fn zone_changed(&self) -> Result<Option<String>, StoreError>;
 
-    /// Stops closing for this reason, or lets it go on: while it is stopped, [`Store::begin`] and [`Store::reach`] say that the
-    /// store is unavailable, and why.
-    fn halt(&self, reason: Option<String>);
+    /// Why closing is stopped, while it is.
+    fn halted(&self) -> watch::Receiver<Option<String>>;
 
     /// A table that a closure may write and that has no transactions, if there is one: what is written there is never undone.
     ///
@@ -337,7 +338,7 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
     };
     opened.map_err(|error| match error {
         OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) => error,
+        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Zone(_) => error,
     })
 }
 

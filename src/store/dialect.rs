@@ -19,6 +19,7 @@ use crate::{
         session::Session,
         statement::Parameters,
         template::Template,
+        zone::ServersZone,
     },
 };
 
@@ -66,11 +67,16 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         options
     }
 
-    /// Asks the server, over a connection that sets no zone, whether its own has changed since [`Self::plan`], and says how.
+    /// The server's own zone as [`Self::plan`] found it, if it is what our sessions read times by.
+    fn servers_zone(&self) -> Option<&ServersZone> {
+        None
+    }
+
+    /// Asks the server for its own zone, over a connection that sets none.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
         Ok(None)
     }
 

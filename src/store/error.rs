@@ -33,6 +33,9 @@ pub enum OpenError {
     /// The configuration does not fit the database; waiting does not help.
     #[error(transparent)]
     Misfit(#[from] Misfit),
+    /// The server reads times without a zone otherwise than before.
+    #[error("{0}; set database.time_zone to the zone in which the shop writes its times, or set the server's time zone back")]
+    Zone(String),
     /// The database can't be reached or refuses to answer.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -23,8 +23,12 @@ use crate::{
         paging::Paging,
         session::Session,
         statements::{ById, Statements},
+        zone::ServersZone,
     },
 };
+
+/// The fact that is the server's own zone.
+const ZONE: &str = "time zone";
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -87,6 +91,31 @@ impl<D: Dialect> Table<D> {
     fn schema(&self) -> Arc<Schema<D>> {
         Arc::clone(&self.schema.borrow())
     }
+
+    /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
+    /// our tables.
+    async fn zones_change(&self) -> Result<Option<String>> {
+        let matters = self.schema().fragments.described.zone_matters;
+        let noted = self.outbox.fact(ZONE).await?;
+        let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
+            if noted.is_some() {
+                self.outbox.forget_fact(ZONE).await.ok();
+            }
+            return Ok(None);
+        };
+        let Some(now) = self.dialect.servers_zone_now().await? else { return Ok(None) };
+        if let Some(change) = before.change_to(&now) {
+            return Ok(Some(change));
+        }
+        match noted.as_deref().and_then(ServersZone::parse) {
+            Some(noted) => Ok(noted.change_to(&now)),
+            None => {
+                // Who may not write here closes nothing either.
+                self.outbox.note_fact(ZONE, &now.to_text()).await.ok();
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// How far ahead to look, in microseconds: a century at most, so that no sum with a clock leaves the calendar.
@@ -124,7 +153,10 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn reach(&self) -> Result<()> {
         self.halt.pass()?;
-        self.connections.reach().await
+        self.connections.reach().await?;
+        // It may have come back with another zone.
+        self.zone_changed().await?;
+        self.halt.pass()
     }
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
@@ -185,11 +217,13 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {
-        if self.schema().fragments.described.zone_matters { self.dialect.zone_changed().await } else { Ok(None) }
+        let changed = self.zones_change().await?;
+        self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
+        Ok(changed)
     }
 
-    fn halt(&self, reason: Option<String>) {
-        self.halt.set(reason);
+    fn halted(&self) -> watch::Receiver<Option<String>> {
+        self.halt.watch()
     }
 
     async fn without_transactions(&self) -> Result<Option<String>> {

@@ -187,6 +187,8 @@ mod postgres {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 
@@ -229,6 +231,8 @@ mod mariadb {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 

@@ -15,8 +15,8 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
     let store = match store::open(config).await {
         Ok(store) => store,
-        Err(OpenError::Misfit(misfit)) => {
-            examination.add(Finding::fail("mapping", misfit.to_string(), "fix the configuration, or the table"));
+        Err(error @ (OpenError::Misfit(_) | OpenError::Zone(_))) => {
+            examination.add(Finding::fail("mapping", error.to_string(), "fix the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {
@@ -58,7 +58,14 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     if catalogue.id_index.found.is_some() && !catalogue.id_is_unique {
         examination.add(not_unique(config, &catalogue));
     }
-    examination.add(time_zone(&catalogue));
+    examination.add(match store.zone_changed().await {
+        Ok(Some(reason)) => Finding::fail(
+            "time zone",
+            format!("{reason}; nothing closes"),
+            "set database.time_zone to the zone in which the shop writes its times, or set the server's time zone back",
+        ),
+        Ok(None) | Err(_) => time_zone(&catalogue),
+    });
     if let Some(finding) = sample(config, &catalogue) {
         examination.add(finding);
     }
