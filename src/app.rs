@@ -166,6 +166,7 @@ impl Daemon {
             closed,
             stats: Arc::clone(&stats),
             outage: Arc::new(Outage::new(Arc::clone(&store))),
+            rejections: Arc::default(),
             follow: Follow::Daemon,
             stop: stop.clone(),
         };

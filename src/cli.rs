@@ -153,7 +153,7 @@ impl From<RunError> for Failure {
     }
 }
 
-type Outcome = Result<Exit, Failure>;
+type CommandResult = Result<Exit, Failure>;
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -185,7 +185,7 @@ fn code(exit: Exit) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn dispatch(arguments: Arguments) -> Outcome {
+fn dispatch(arguments: Arguments) -> CommandResult {
     if let Command::Demo(demo) = arguments.command {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));

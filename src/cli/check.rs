@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{Exit, Failure, Outcome, print},
+    cli::{CommandResult, Exit, Failure, print},
     config::Config,
 };
 
@@ -108,7 +108,7 @@ impl Examination {
 /// A clock this far from another deserves a word.
 const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 
-pub(super) async fn run(config: &Config, arguments: &Arguments) -> Outcome {
+pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let (redis, database) = tokio::join!(redis::examine(&config.redis), database::examine(config, !arguments.no_rehearsal));
     let clocks = clocks(redis.clock, database.clock);
     // A wrong configuration is worth more than a server that may come back.
