@@ -74,8 +74,12 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     match store::rehearse_on_an_order(store.as_ref()).await {
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
         Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
-        Rehearsed::Refused { id, reason, lacking: true } => error!(order = %id, reason, "no order can be closed"),
-        Rehearsed::Refused { id, reason, lacking: false } => warn!(order = %id, reason, "this order can't be closed, and perhaps others"),
+        Rehearsed::Refused { id, reason, lacking: true } => {
+            error!(order = %id, reason, "a closure was tried on this order, and what it lacks every order will lack");
+        }
+        Rehearsed::Refused { id, reason, lacking: false } => {
+            warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
+        }
     }
     let mut daemon = Daemon::start(config, store)?;
     tokio::select! {
