@@ -22,10 +22,10 @@ use crate::{
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
     store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
-    trigger::{KeyReader, Listener, Membership, Pacer, Sweep, ZoneWatch},
+    trigger::{KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
 };
 
-/// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
+/// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
 const PAGES: usize = 8;
 const LATER: usize = 65_536;
 
@@ -174,12 +174,21 @@ impl Daemon {
             follow: Follow::Daemon,
             stop: stop.clone(),
         };
+        let turns = Arc::new(Turns::default());
+        let look_ahead = LookAhead {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            upcoming,
+            settings: config.sweep.clone(),
+            turns: Arc::clone(&turns),
+            stop: stop.clone(),
+        };
         let sweep = Sweep {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
-            upcoming,
             settings: config.sweep.clone(),
+            turns,
             stop: stop.clone(),
         };
         let pacer = Pacer::new(
@@ -203,6 +212,7 @@ impl Daemon {
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
         others.spawn(pacer.run());
+        others.spawn(look_ahead.run());
         others.spawn(sweep.run());
         others.spawn(listener.run());
         others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));

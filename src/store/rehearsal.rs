@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     order::{OrderId, Row, Trigger},
-    store::{DueQuery, Limits, LockWait, NewEvent, Store, StoreError, Transaction},
+    store::{DueQuery, Limits, LockWait, NewEvent, Store, StoreError, Transaction, Window},
 };
 
 /// How long a statement of a rehearsal on an order waits for a lock, and may take where the database counts both as one.
@@ -96,7 +96,7 @@ async fn try_an_order(store: &dyn Store) -> Result<Rehearsed, StoreError> {
     if let Some(table) = store.without_transactions().await? {
         return Ok(Rehearsed::NotTried(format!("{table} has no transactions, and what a trigger writes there could not be undone")));
     }
-    let rows = store.due(&DueQuery { ahead: AHEAD, limit: CHOICE, after: None }).await?.rows;
+    let rows = store.due(&DueQuery { window: Window::until(AHEAD), limit: CHOICE, after: None }).await?.rows;
     if rows.is_empty() {
         return Ok(Rehearsed::NotTried("there is no unpaid order with a deadline".into()));
     }
