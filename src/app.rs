@@ -22,7 +22,7 @@ use crate::{
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
     store::{self, Obstacle, OpenError, Store, StoreError},
-    trigger::{KeyReader, Listener, Membership, Pacer, Sweep, ZoneWatch},
+    trigger::{Heart, KeyReader, Listener, Membership, Pacer, Sweep, ZoneWatch},
 };
 
 /// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
@@ -143,7 +143,8 @@ impl Daemon {
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
-        let peers = Arc::new(Membership::new(config));
+        let peers = Arc::new(Membership::default());
+        let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
@@ -156,7 +157,7 @@ impl Daemon {
             later,
             closed,
             stats: Arc::clone(&stats),
-            outage: Arc::new(Outage::new(Arc::clone(&store))),
+            outage: Arc::clone(&outage),
             follow: Follow::Daemon,
             stop: stop.clone(),
         };
@@ -191,7 +192,15 @@ impl Daemon {
         others.spawn(pacer.run());
         others.spawn(sweep.run());
         others.spawn(listener.run());
-        others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
+        others.spawn(peers.run(Heart {
+            config: config.clone(),
+            commands,
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            stats: Arc::clone(&stats),
+            outage,
+            stop: stop.clone(),
+        }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         spawn_events(config, &store, &closed_rx, &stop, &mut others)?;
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));

@@ -14,7 +14,7 @@ mod zone;
 
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Listener, SessionEnd};
-pub use membership::Membership;
+pub use membership::{Heart, Membership};
 pub use pacer::{Pacer, Upcoming};
 pub use sweep::{Found, Sweep};
 pub use zone::ZoneWatch;

@@ -18,7 +18,7 @@ use crate::{
 /// happened twice in a row.
 const REST_FACTOR: u32 = 19;
 
-/// The shortest rest, when the database has failed.
+/// The shortest rest, however many orders of other instances are waited for, and when the database has failed.
 const SHORTEST_REST: Duration = Duration::from_millis(100);
 
 /// The longest rest that makes the sweep look further ahead: more rows are more pages, and each is a slow query.
@@ -112,6 +112,7 @@ impl Sweep {
 
     /// Rests, then waits for the timer, the time to step in, or somebody to ask.
     async fn pause(&self, rest: Duration, step_in: Option<Instant>) {
+        let rest = rest.max(SHORTEST_REST);
         tokio::time::sleep(rest).await;
         let timer = self.settings.every.get().saturating_sub(rest);
         let step_in = step_in.map_or(timer, |at| at.saturating_duration_since(Instant::now()));
@@ -179,9 +180,7 @@ impl Sweep {
             } else {
                 found.upcoming += 1;
                 self.inbox.reopen(&row.id, asked);
-                if !patience.is_zero() {
-                    continue;
-                }
+                // Whose it is, is asked when its time has come: its instance may be gone by then.
                 upcoming.push(Upcoming { id: row.id.clone(), deadline, at: clock.instant_of(deadline).unwrap_or(answered) });
             }
         }
