@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, complain, print},
+    cli::{CommandResult, Exit, Failure, complain, print},
     close::{Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
     config::{Config, Retry, Span},
     order::{OrderId, Trigger},
-    store::{self, DueQuery, Store, StoreError},
+    store::{self, DueQuery, Store, StoreError, Window},
+    trigger::Pages,
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -67,7 +68,7 @@ struct Report {
     duration_ms: u64,
 }
 
-pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
+pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
     let started = Instant::now();
     // A dry run may be made by a user who has no right to update.
     let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
@@ -140,6 +141,7 @@ impl Pass {
             closed: watch::Sender::new(()),
             stats: Arc::default(),
             outage: Arc::new(Outage::new(Arc::clone(store))),
+            rejections: Arc::default(),
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };
@@ -150,35 +152,35 @@ impl Pass {
     /// Finds what is overdue, page by page, and lets it be closed.
     async fn all(&mut self, page: u32, arguments: &Arguments) -> Result<(), Failure> {
         let inbox = Arc::clone(&self.worker.inbox);
-        let mut query = DueQuery { ahead: Duration::ZERO, limit: page, after: None };
+        let store = Arc::clone(&self.store);
+        let mut pages = Pages::of(store.as_ref(), Window::overdue(None), page);
         let mut ended = Waited::Enough;
         loop {
             let left = arguments.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.done(arguments.dry_run)));
             if left == 0 || self.is_late() {
                 break;
             }
-            query.limit = page.min(u32::try_from(left).unwrap_or(u32::MAX));
-            let asked = Instant::now();
-            let page = self.store.due(&query).await?;
+            let limit = page.min(u32::try_from(left).unwrap_or(u32::MAX));
+            pages.limit(limit);
+            let Some(page) = pages.next().await? else { break };
             for row in page.rows.iter().filter(|row| row.is_overdue()) {
                 self.overdue += 1;
                 while !arguments.dry_run
                     && matches!(ended, Waited::Enough)
-                    && inbox.offer_found(&row.id, Trigger::Reconcile, asked) == Offer::Full
+                    && inbox.offer_found(&row.id, Trigger::Reconcile, page.asked) == Offer::Full
                 {
                     ended = self.wait(inbox.space()).await;
                 }
             }
-            query.after = page.next;
             if arguments.dry_run {
                 self.progress.set_position(self.overdue);
             } else if matches!(ended, Waited::Enough) {
                 ended = match arguments.limit {
                     Some(_) => self.wait(inbox.idle()).await,
-                    None => self.wait(inbox.fewer_than(query.limit as usize)).await,
+                    None => self.wait(inbox.fewer_than(limit as usize)).await,
                 };
             }
-            if query.after.is_none() || !matches!(ended, Waited::Enough) {
+            if pages.is_at_end() || !matches!(ended, Waited::Enough) {
                 break;
             }
         }
@@ -209,7 +211,7 @@ impl Pass {
         if self.worker.stats.closed() == 0 {
             return Ok(());
         }
-        let page = self.store.due(&DueQuery { ahead: Duration::ZERO, limit, after: None }).await?;
+        let page = self.store.due(&DueQuery { window: Window::overdue(None), limit, after: None }).await?;
         let undone = self.worker.closer.undone(page.rows.iter().filter_map(|row| Some((&row.id, row.deadline?))));
         self.failed.extend(undone.into_iter().map(|id| (id, UNDONE.to_owned())));
         Ok(())

@@ -3,17 +3,18 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use async_trait::async_trait;
+use sqlx::SqlSafeStr;
 use tokio::sync::watch;
 
 use crate::{
     order::{IdKind, OrderId, Row},
     store::{
         Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings, Store,
-        StoreError, Transaction, Updated,
+        StoreError, Transaction, Updated, Window,
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
@@ -22,8 +23,12 @@ use crate::{
         paging::Paging,
         session::Session,
         statements::{ById, Statements},
+        zone::ServersZone,
     },
 };
+
+/// The fact that is the server's own zone.
+const ZONE: &str = "time zone";
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -86,12 +91,31 @@ impl<D: Dialect> Table<D> {
     fn schema(&self) -> Arc<Schema<D>> {
         Arc::clone(&self.schema.borrow())
     }
-}
 
-/// How far ahead to look, in microseconds: a century at most, so that no sum with a clock leaves the calendar.
-fn horizon_micros(ahead: Duration) -> i64 {
-    const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
-    i64::try_from(ahead.min(CENTURY).as_micros()).unwrap_or(i64::MAX)
+    /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
+    /// our tables.
+    async fn zones_change(&self) -> Result<Option<String>> {
+        let matters = self.schema().fragments.described.zone_matters;
+        let noted = self.outbox.fact(ZONE).await?;
+        let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
+            if noted.is_some() {
+                self.outbox.forget_fact(ZONE).await.ok();
+            }
+            return Ok(None);
+        };
+        let Some(now) = self.dialect.servers_zone_now().await? else { return Ok(None) };
+        if let Some(change) = before.change_to(&now) {
+            return Ok(Some(change));
+        }
+        match noted.as_deref().and_then(ServersZone::parse) {
+            Some(noted) => Ok(noted.change_to(&now)),
+            None => {
+                // Who may not write here closes nothing either.
+                self.outbox.note_fact(ZONE, &now.to_text()).await.ok();
+                Ok(None)
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -127,7 +151,10 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn reach(&self) -> Result<()> {
         self.halt.pass()?;
-        self.connections.reach().await
+        self.connections.reach().await?;
+        // It may have come back with another zone.
+        self.zone_changed().await?;
+        self.halt.pass()
     }
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
@@ -137,18 +164,17 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         let mut session = self.connections.read().await?;
-        let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
+        let (schema, Window { from, until }) = (self.schema(), query.window);
         let due = &schema.statements.due;
         let mut paging = Paging::new(query, due.len());
         while let Some(read) = paging.next_read() {
             let statement = &due[read.status];
-            let limits = [ahead.into(), read.limit.into()];
+            let [until, from, limit] = [until, from, read.limit].map(Value::from);
             let rows = match read.after {
                 Some(Cursor { deadline, id, .. }) => {
-                    let [ahead, limit] = limits;
-                    session.read(&statement.next, &[ahead, limit, deadline.into(), id.as_str().into()]).await?
+                    session.read(&statement.next, &[until, from, limit, deadline.into(), id.as_str().into()]).await?
                 }
-                None => session.read(&statement.first, &limits).await?,
+                None => session.read(&statement.first, &[until, from, limit]).await?,
             };
             let row = |row| {
                 let mut columns = Columns::<D::Driver>::of(row);
@@ -159,13 +185,13 @@ impl<D: Dialect> Store for Table<D> {
         Ok(paging.finish())
     }
 
-    async fn count_overdue(&self) -> Result<u64> {
+    async fn count(&self, window: Window) -> Result<u64> {
         let mut session = self.connections.read().await?;
-        let mut overdue = 0;
+        let mut count = 0;
         for statement in &self.schema().statements.count_due {
-            overdue += number::<D>(&session.read(statement, &[Value::from(0)]).await?)?;
+            count += number::<D>(&session.read(statement, &[window.until, window.from].map(Value::from)).await?)?;
         }
-        Ok(overdue)
+        Ok(count)
     }
 
     async fn clock(&self) -> Result<ClockReading> {
@@ -188,11 +214,17 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {
-        if self.schema().fragments.described.zone_matters { self.dialect.zone_changed().await } else { Ok(None) }
+        let changed = self.zones_change().await?;
+        self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
+        Ok(changed)
     }
 
-    fn halt(&self, reason: Option<String>) {
-        self.halt.set(reason);
+    fn halted(&self) -> watch::Receiver<Option<String>> {
+        self.halt.watch()
+    }
+
+    async fn without_transactions(&self) -> Result<Option<String>> {
+        self.dialect.without_transactions(&mut self.connections.read().await?, &self.schema().table, &self.settings.rule).await
     }
 
     fn outbox(&self) -> &Outbox {
@@ -340,14 +372,32 @@ impl<D: Dialect> Transaction for Open<D> {
         if !self.has_triggers {
             return Ok(Updated { changed, closed: changed });
         }
-        let mut closed = match recent {
-            Some(recent) => self.count(&recent.count_closed, ids).await?,
-            None => 0,
-        };
-        if recent.is_none() || closed < expected {
-            closed = self.count(&all.count_closed, ids).await?;
+        Ok(Updated { changed, closed: self.count_closed(ids).await? })
+    }
+
+    async fn update_early(&mut self, ids: &[OrderId]) -> Result<Updated> {
+        let schema = Arc::clone(&self.schema);
+        let changed = self.change(&schema.statements.update_early, ids).await?;
+        Ok(Updated { changed, closed: self.count_closed(ids).await? })
+    }
+
+    async fn check_deferred(&mut self) -> Result<()> {
+        match D::CHECK_DEFERRED {
+            Some(statement) => self.session.execute(statement.into_sql_str()).await.map(drop),
+            None => Ok(()),
         }
-        Ok(Updated { changed, closed })
+    }
+
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let schema = Arc::clone(&self.schema);
+        let Statements { recent, all, .. } = &schema.statements;
+        if let Some(recent) = recent {
+            let closed = self.count(&recent.count_closed, ids).await?;
+            if closed >= ids.len() as u64 {
+                return Ok(closed);
+            }
+        }
+        self.count(&all.count_closed, ids).await
     }
 
     fn records(&self) -> bool {

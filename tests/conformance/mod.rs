@@ -18,6 +18,7 @@ mod outbox;
 mod plans;
 mod poolers;
 mod read_only;
+mod rehearsal;
 mod row_counts;
 mod statuses;
 mod sweeping;
@@ -34,7 +35,7 @@ use std::{
 use order_closer::{
     config,
     order::{OrderId, Row, Verdict, judge},
-    store::{self, DueQuery, Limits, OpenError, Store, StoreError, Transaction},
+    store::{self, DueQuery, Limits, OpenError, Store, StoreError, Transaction, Window},
 };
 
 use crate::support::{Database, Kind, Settings, process};
@@ -87,6 +88,7 @@ macro_rules! exam {
             sweeping::pages_hold_every_order_once_oldest_first,
             sweeping::pages_of_text_ids,
             sweeping::only_what_is_within_the_horizon,
+            sweeping::only_what_is_in_the_window,
             sweeping::counts_what_is_overdue,
             names::reserved_and_mixed_case_names,
             names::a_qualified_table,
@@ -104,8 +106,9 @@ macro_rules! exam {
             transactions::a_dropped_transaction_leaves_nothing,
             transactions::a_rolled_back_transaction_leaves_nothing,
             transactions::waiting_for_a_lock_ends,
-            transactions::a_rehearsal_leaves_nothing,
-            transactions::a_rehearsal_finds_wrong_sql,
+            rehearsal::a_rehearsal_leaves_nothing,
+            rehearsal::a_rehearsal_finds_wrong_sql,
+            rehearsal::a_rehearsal_on_an_order_finds_what_none_shows,
             migrations::tables_are_created_once,
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
@@ -144,6 +147,9 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        rehearsal::a_rehearsal_passes_over_a_held_order,
+        rehearsal::a_rehearsal_runs_what_is_deferred,
+        rehearsal::a_rehearsal_names_a_missing_partition,
         altered::the_ids_column_is_widened,
         at_once::closes_only_what_is_unpaid_and_due,
         at_once::closes_none_if_ids_may_repeat,
@@ -186,12 +192,16 @@ mod postgres {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 
 /// MariaDB.
 mod mariadb {
     exam! { MariaDb:
+        rehearsal::a_rehearsal_passes_over_a_held_order,
+        rehearsal::no_rehearsal_beside_a_table_without_transactions,
         migrations::a_migration_is_taken_up_where_it_was_cut_off,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
@@ -226,6 +236,8 @@ mod mariadb {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 
@@ -372,10 +384,15 @@ async fn close(store: &dyn Store, texts: &[&str]) -> u64 {
 
 /// All pages of the sweep: their rows, page by page.
 async fn sweep(store: &dyn Store, ahead: Duration, limit: u32) -> Vec<Vec<Row>> {
+    read(store, Window::until(ahead), limit).await
+}
+
+/// All pages of a window: their rows, page by page.
+async fn read(store: &dyn Store, window: Window, limit: u32) -> Vec<Vec<Row>> {
     let mut pages = Vec::new();
     let mut after = None;
     loop {
-        let page = store.due(&DueQuery { ahead, limit, after }).await.expect("what is due can be read");
+        let page = store.due(&DueQuery { window, limit, after }).await.expect("what is due can be read");
         pages.push(page.rows);
         assert!(pages.len() < 1_000, "the sweep does not end");
         match page.next {
