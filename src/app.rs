@@ -22,7 +22,7 @@ use crate::{
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
     store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
-    trigger::{KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
+    trigger::{Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
 };
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
@@ -156,7 +156,8 @@ impl Daemon {
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
-        let peers = Arc::new(Membership::new(config));
+        let peers = Arc::new(Membership::default());
+        let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
@@ -169,7 +170,7 @@ impl Daemon {
             later,
             closed,
             stats: Arc::clone(&stats),
-            outage: Arc::new(Outage::new(Arc::clone(&store))),
+            outage: Arc::clone(&outage),
             rejections: Arc::default(),
             follow: Follow::Daemon,
             stop: stop.clone(),
@@ -215,7 +216,15 @@ impl Daemon {
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
         others.spawn(listener.run());
-        others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
+        others.spawn(peers.run(Heart {
+            config: config.clone(),
+            commands,
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            stats: Arc::clone(&stats),
+            outage,
+            stop: stop.clone(),
+        }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         spawn_events(config, &store, &closed_rx, &stop, &mut others)?;
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));

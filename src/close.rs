@@ -28,6 +28,6 @@ pub use closer::{Closer, Ending};
 pub use inbox::{Consequence, Inbox, Offer, Pending};
 pub use outage::Outage;
 pub use outcome::{Closed, Looked, Outcome, UNDONE};
-pub use stats::{Lateness, Stats, Summary, millis};
+pub use stats::{Done, Lateness, Stats, Summary, millis};
 pub use throttle::Throttle;
 pub use worker::{Follow, Later, Worker, most_transactions};

@@ -135,6 +135,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
 
+    /// What tells this database from every other one, over whatever connection and by whatever name it is reached. It changes
+    /// when another takes its place.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn identity(&self) -> Result<String, StoreError>;
+
     /// Whether it is another database than when this was asked last, or when the store was opened: a restored backup, or
     /// a standby that took over.
     ///

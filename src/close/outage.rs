@@ -39,6 +39,12 @@ impl Outage {
         Self { store, lasts: AtomicBool::new(false), known: Mutex::default(), prober: Turn::default(), over: watch::Sender::new(()) }
     }
 
+    /// Whether the database can't be used, as far as is known.
+    #[must_use]
+    pub fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Acquire)
+    }
+
     /// Waits until the database answers again, after `orders` could not be looked at because of this fault.
     pub async fn sit_out(&self, orders: usize, fault: &StoreError) {
         self.begin(orders, fault);

@@ -102,6 +102,15 @@ impl Counts {
     }
 }
 
+/// How much was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// Orders closed.
+    pub closed: u64,
+    /// Looks at orders that their database let end as they should.
+    pub looks: u64,
+}
+
 /// Counts since the start, and since the last summary.
 #[derive(Debug)]
 pub struct Stats {
@@ -135,7 +144,13 @@ impl Stats {
 
     /// How many orders were closed since the start.
     pub fn closed(&self) -> u64 {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary.closed
+        self.counts().closed
+    }
+
+    /// How much was done since the start.
+    pub fn counts(&self) -> Done {
+        let Summary { closed, settled, not_due, not_found, .. } = self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary;
+        Done { closed, looks: closed + settled + not_due + not_found }
     }
 
     /// The counts since the last call.

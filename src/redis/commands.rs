@@ -109,6 +109,14 @@ impl Commands {
         Ok(fields)
     }
 
+    /// Reads all fields of a hash; none of one that is not there.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn fields(&self, key: &str) -> Result<HashMap<String, String>> {
+        Ok(self.client.custom(fred::cmd!("HGETALL"), vec![key]).await?)
+    }
+
     /// Removes fields of a hash.
     ///
     /// # Errors

@@ -31,8 +31,15 @@ impl Daemon {
     /// Starts `order-closer run` with these settings, which should ask for logs in JSON.
     #[must_use]
     pub fn start(settings: &Settings) -> Self {
+        Self::started(settings, |_| {})
+    }
+
+    /// The same after a change of the command: another working directory, other environment variables.
+    #[must_use]
+    pub fn started(settings: &Settings, change: impl FnOnce(&mut Command)) -> Self {
         let folder = process::folder();
         let mut command = command(settings, folder.path(), &["run"]);
+        change(&mut command);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let process = Process::spawn("the daemon", command);
         let lines = Arc::new(Mutex::new(Vec::new()));
