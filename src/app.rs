@@ -14,14 +14,14 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
-    store::{self, Obstacle, OpenError, Store, StoreError},
+    store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
     trigger::{KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
 };
 
@@ -71,6 +71,16 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     for Obstacle { what, fix, .. } in store.obstacles() {
         warn!(reason = what, fix, "orders may never close");
     }
+    match store::rehearse_on_an_order(store.as_ref()).await {
+        Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
+        Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
+        Rehearsed::Refused { id, reason, lacking: true } => {
+            error!(order = %id, reason, "a closure was tried on this order, and what it lacks every order will lack");
+        }
+        Rehearsed::Refused { id, reason, lacking: false } => {
+            warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
+        }
+    }
     let mut daemon = Daemon::start(config, store)?;
     tokio::select! {
         () = signals.next() => {}
@@ -98,7 +108,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
                     "the database refuses what orders and close.sql in the configuration make of its tables: {reason}"
                 )));
             }
-            Err(OpenError::Store(error)) => error.to_string(),
+            Err(error @ (OpenError::Zone(_) | OpenError::Store(_))) => error.to_string(),
         };
         if known.as_ref() != Some(&reason) {
             warn!(reason, "waiting for the database");
@@ -114,6 +124,9 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
 /// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
+    if let Some(reason) = store.zone_changed().await? {
+        return Err(OpenError::Zone(reason));
+    }
     store::tables_for(&config.events, store.as_ref())?;
     let began = Instant::now();
     loop {
@@ -157,6 +170,7 @@ impl Daemon {
             closed,
             stats: Arc::clone(&stats),
             outage: Arc::new(Outage::new(Arc::clone(&store))),
+            rejections: Arc::default(),
             follow: Follow::Daemon,
             stop: stop.clone(),
         };
@@ -258,6 +272,9 @@ fn spawn_events(
             warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
         }
         return Ok(());
+    }
+    if store.outbox().is_outdated() {
+        error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
     }
     others.spawn(Pruner { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
     // What was recorded while events were enabled is still told.

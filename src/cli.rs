@@ -51,11 +51,7 @@ enum Command {
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
-    Check {
-        /// Print one JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    Check(check::Arguments),
     /// Write the key of an order, as an order service would.
     Arm {
         /// The order's id.
@@ -122,7 +118,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Misfit(misfit) => Self::new(Exit::Configuration, misfit.to_string()),
+            OpenError::Misfit(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
             OpenError::Store(error) => error.into(),
         }
     }
@@ -157,7 +153,7 @@ impl From<RunError> for Failure {
     }
 }
 
-type Outcome = Result<Exit, Failure>;
+type CommandResult = Result<Exit, Failure>;
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -189,7 +185,7 @@ fn code(exit: Exit) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn dispatch(arguments: Arguments) -> Outcome {
+fn dispatch(arguments: Arguments) -> CommandResult {
     if let Command::Demo(demo) = arguments.command {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));
@@ -200,7 +196,7 @@ fn dispatch(arguments: Arguments) -> Outcome {
     match arguments.command {
         Command::Run => runtime(settings.close.workers + 2)?.block_on(app::run(settings)).map(|()| Exit::Done).map_err(Failure::from),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
-        Command::Check { json } => runtime(2)?.block_on(check::run(settings, json)),
+        Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),

@@ -63,7 +63,9 @@ impl Outage {
             return;
         }
         self.lasts.store(true, Ordering::Release);
-        if matches!(fault, StoreError::Rejected(_)) {
+        if self.store.halted().borrow().is_some() {
+            // Whoever has stopped it has said so.
+        } else if matches!(fault, StoreError::Rejected(_)) {
             error!(orders, reason = %fault, "the orders table no longer fits the configuration; no order can be closed until that is mended");
         } else {
             warn!(orders, reason = %fault, "database unavailable; waiting for it");

@@ -17,6 +17,7 @@ use crate::{
         outage::Outage,
         outcome::{Looked, Outcome},
         stats::{Stats, millis},
+        throttle::{Said, Throttle},
     },
     order::{OrderId, Trigger},
     store::{DeadOrder, LockWait, StoreError},
@@ -92,6 +93,8 @@ pub struct Worker {
     pub outage: Arc<Outage>,
     /// What becomes of orders that the database refuses.
     pub follow: Follow,
+    /// How often it is said that an order was rejected.
+    pub rejections: Arc<Throttle>,
     /// Ends the wait for an unavailable database.
     pub stop: CancellationToken,
 }
@@ -188,10 +191,13 @@ impl Worker {
         let mut given_up = Vec::new();
         for consequence in consequences {
             match consequence {
-                Consequence::Retried { id, attempts, pause, reason } => warn!(
-                    order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason,
-                    "close failed; will retry this order alone"
-                ),
+                Consequence::Retried { id, attempts, pause, reason } => match self.rejections.say(Instant::now()) {
+                    Said::Now { withheld } => warn!(
+                        order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason, withheld,
+                        "close failed; will retry this order alone"
+                    ),
+                    Said::Not => debug!(order = %id, attempt = attempts, reason, "close failed; will retry this order alone"),
+                },
                 Consequence::AllRefused(reason) => error!(
                     reason,
                     "no order can be closed, and all are tried again until that is mended: a table, a column, a right, a trigger, or close.sql"

@@ -131,10 +131,12 @@ impl Dialect for MySql {
         }
     }
 
-    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
-        let Some(before) = &self.servers_zone else { return Ok(None) };
-        let now = zone::of_session(&self.options, self.timeout).await.map_err(sorted::<Self>)?;
-        Ok(before.change_to(&now))
+    fn servers_zone(&self) -> Option<&ServersZone> {
+        self.servers_zone.as_ref()
+    }
+
+    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
+        zone::of_session(&self.options, self.timeout).await.map(Some).map_err(sorted::<Self>)
     }
 
     fn begin(limits: Limits, refused: bool) -> SqlStr {
@@ -189,6 +191,10 @@ impl Dialect for MySql {
 
     async fn findings(&self, session: &mut Session<Self>, orders: &Orders, _: &Fragments) -> Result<Findings, StoreError> {
         orders.findings(session).await
+    }
+
+    async fn without_transactions(&self, session: &mut Session<Self>, orders: &Orders, rule: &Rule) -> Result<Option<String>, StoreError> {
+        catalogue::without_transactions(session, &orders.table, rule).await
     }
 
     fn list(orders: &Orders, statement: String) -> Result<ListStatement, OpenError> {

@@ -27,6 +27,7 @@ use crate::{
         statement::{Parameters, sql},
         template::Template,
         unusable_url,
+        zone::ServersZone,
     },
 };
 use statements::Table;
@@ -50,6 +51,7 @@ impl Dialect for Postgres {
 
     const PARAMETERS: Parameters = Parameters::Dollar;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
 
     async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
         let database = &settings.database;
@@ -74,10 +76,18 @@ impl Dialect for Postgres {
         Ok((Self { zone, database: database.clone() }, plan))
     }
 
-    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+    fn servers_zone(&self) -> Option<&ServersZone> {
         match &self.zone {
-            SessionZone::Servers(before) => zone::change(before, &self.database).await,
-            SessionZone::Configured(_) | SessionZone::Unknown(_) => Ok(None),
+            SessionZone::Servers(zone) => Some(zone),
+            SessionZone::Configured(_) | SessionZone::Unknown(_) => None,
+        }
+    }
+
+    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
+        match zone::session_zone(&self.database).await? {
+            SessionZone::Servers(zone) => Ok(Some(zone)),
+            SessionZone::Unknown(reason) => Err(StoreError::Unavailable(reason)),
+            SessionZone::Configured(_) => Ok(None),
         }
     }
 

@@ -17,6 +17,7 @@ mod outbox;
 mod plans;
 mod poolers;
 mod read_only;
+mod rehearsal;
 mod row_counts;
 mod statuses;
 mod sweeping;
@@ -102,8 +103,9 @@ macro_rules! exam {
             transactions::a_dropped_transaction_leaves_nothing,
             transactions::a_rolled_back_transaction_leaves_nothing,
             transactions::waiting_for_a_lock_ends,
-            transactions::a_rehearsal_leaves_nothing,
-            transactions::a_rehearsal_finds_wrong_sql,
+            rehearsal::a_rehearsal_leaves_nothing,
+            rehearsal::a_rehearsal_finds_wrong_sql,
+            rehearsal::a_rehearsal_on_an_order_finds_what_none_shows,
             migrations::tables_are_created_once,
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
@@ -142,6 +144,9 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        rehearsal::a_rehearsal_passes_over_a_held_order,
+        rehearsal::a_rehearsal_runs_what_is_deferred,
+        rehearsal::a_rehearsal_names_a_missing_partition,
         altered::the_ids_column_is_widened,
         at_once::closes_only_what_is_unpaid_and_due,
         at_once::closes_none_if_ids_may_repeat,
@@ -183,12 +188,16 @@ mod postgres {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 
 /// MariaDB.
 mod mariadb {
     exam! { MariaDb:
+        rehearsal::a_rehearsal_passes_over_a_held_order,
+        rehearsal::no_rehearsal_beside_a_table_without_transactions,
         migrations::a_migration_is_taken_up_where_it_was_cut_off,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
@@ -223,6 +232,8 @@ mod mariadb {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 
