@@ -15,6 +15,8 @@ mod ends;
 mod events;
 /// Whose fault a failure is: the order's, or the database's.
 mod faults;
+/// Thousands of notifications a second that name no order of ours.
+mod flood;
 /// Rows that another transaction holds, and the orders that need none of them.
 mod held;
 /// Rows that a payment in progress has locked.
