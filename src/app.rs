@@ -328,6 +328,7 @@ fn log_summary(summary: &Summary, waiting: usize, message: &'static str) {
         heard = summary.heard,
         ignored = summary.ignored,
         lost = summary.lost,
+        dropped = summary.dropped,
         waiting,
         "{message}"
     );

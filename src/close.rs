@@ -25,7 +25,7 @@ mod trouble;
 mod worker;
 
 pub use closer::{Closer, Ending};
-pub use inbox::{Consequence, Inbox, Offer, Pending};
+pub use inbox::{Batch, Consequence, Crowd, Inbox, Offer, Pending};
 pub use outage::Outage;
 pub use outcome::{Closed, Looked, Outcome, UNDONE};
 pub use stats::{Done, Lateness, Stats, Summary, millis};

@@ -14,6 +14,7 @@ mod pages;
 mod rest;
 mod slow;
 mod sweep;
+mod wheel;
 mod zone;
 
 pub use key::{KeyReader, NotAnOrder};

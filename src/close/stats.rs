@@ -51,8 +51,10 @@ pub struct Summary {
     pub heard: u64,
     /// Notifications of keys that are no orders.
     pub ignored: u64,
-    /// Notifications lost on the way, as far as that can be known, and ids refused by a full inbox.
+    /// Notifications lost on the way, as far as that can be known.
     pub lost: u64,
+    /// Notifications that came faster than their orders could be looked at, and were dropped: the sweep finds what is due.
+    pub dropped: u64,
 }
 
 /// A time in milliseconds, to the microsecond: what logs and reports print.
@@ -137,9 +139,14 @@ impl Stats {
         });
     }
 
-    /// Counts events that were lost or refused.
+    /// Counts notifications that were lost.
     pub fn lost(&self, events: u64) {
         self.both(|counts| counts.summary.lost += events);
+    }
+
+    /// Counts a notification that was dropped.
+    pub fn dropped(&self) {
+        self.both(|counts| counts.summary.dropped += 1);
     }
 
     /// How many orders were closed since the start.

@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{
         closer::{Closer, Ending},
-        inbox::{Consequence, Inbox, Pending},
+        inbox::{Batch, Consequence, Inbox, Pending},
         outage::Outage,
         outcome::{Looked, Outcome},
         stats::{Stats, millis},
@@ -118,9 +118,10 @@ impl Worker {
         while let Ok(place) = places.acquire().await {
             let taken = match lane {
                 Lane::Shared => self.inbox.take(self.batch_size).await.map(|batch| (batch, LockWait::Briefly)),
-                Lane::Alone => self.inbox.take_alone().await,
+                Lane::Alone => self.inbox.take_alone().await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
             };
-            let Some((batch, wait)) = taken else { return };
+            // A crowd is in hand until its orders were looked at.
+            let Some((Batch { orders: batch, crowd: _crowd }, wait)) = taken else { return };
             let mut closing = pin!(self.close(batch, lane, wait));
             if timeout(SLOW, &mut closing).await.is_err() {
                 drop(place);

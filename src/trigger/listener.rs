@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    close::{Inbox, Stats},
+    close::{Inbox, Offer, Stats},
     config::{Listen, Redis},
     order::Trigger,
     redis::{Commands, Events, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
@@ -163,8 +163,8 @@ impl Listener {
                 Ok(event) => match self.keys.read(event.key.as_bytes()) {
                     Ok(id) => {
                         self.stats.heard(true);
-                        if self.peers.is_ours(&id) {
-                            self.inbox.offer_hint(&id, Trigger::Expired);
+                        if self.peers.is_ours(&id) && self.inbox.offer_hint(&id, Trigger::Expired) == Offer::Full {
+                            self.stats.dropped();
                         }
                     }
                     Err(reason) => {
