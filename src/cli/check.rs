@@ -99,7 +99,7 @@ impl Examination {
 const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 
 pub(super) async fn run(config: &Config, json: bool) -> Outcome {
-    let (redis, database) = tokio::join!(redis::examine(&config.redis), database::examine(config));
+    let (redis, database) = tokio::join!(redis::examine(config), database::examine(config));
     let clocks = clocks(redis.clock, database.clock);
     // A wrong configuration is worth more than a server that may come back.
     let exits = [redis.exit, database.exit];

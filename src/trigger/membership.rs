@@ -142,8 +142,7 @@ impl Membership {
                 Ok(()) => alone = false,
                 // Without a connection nobody is seen either; the listener says so.
                 Err(error) if error.is_refusal() && !std::mem::replace(&mut alone, true) => warn!(
-                    %error, key = self.key,
-                    "other instances can't be seen, and each tries every order; the key must be ours alone, and an ACL user needs +hset +hgetall +hdel +pexpire on ~order-closer:*"
+                    %error, fix = error.fix(), key = self.key, "other instances can't be seen, and each tries every order; the key must be ours alone"
                 ),
                 Err(error) => debug!(%error, key = self.key, "no beat"),
             }
