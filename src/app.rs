@@ -20,7 +20,7 @@ use crate::{
     close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
-    redis::{Commands, RedisError},
+    redis::Commands,
     store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
     trigger::{Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
 };
@@ -151,7 +151,7 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
-        let commands = Commands::new(&config.redis).map_err(|RedisError(reason)| RunError::Configuration(reason))?;
+        let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();

@@ -207,8 +207,8 @@ impl Session<'_> {
             Ok(()) => self.alone = false,
             // Without a connection nobody is seen either; the listener says so.
             Err(error) if error.is_refusal() && !std::mem::replace(&mut self.alone, true) => warn!(
-                %error, key = group.key(),
-                "other instances can't be seen, and each tries every order; the key must be ours alone, and an ACL user needs +hset +hgetall +hdel +pexpire on ~order-closer:*"
+                %error, fix = error.fix(), key = group.key(),
+                "other instances can't be seen, and each tries every order; the key must be ours alone"
             ),
             Err(error) => debug!(%error, key = group.key(), "no heartbeat"),
         }

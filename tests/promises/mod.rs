@@ -33,6 +33,8 @@ mod races;
 mod redis;
 /// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
 mod redis_access;
+/// A Redis that is another than it was: demoted, with a new certificate, without a right, out of memory.
+mod redis_changes;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
 /// Redis slow, or swallowing all that it is sent.
