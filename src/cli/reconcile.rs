@@ -64,7 +64,8 @@ struct Report {
     not_found: u64,
     failed: u64,
     dry_run: bool,
-    lateness_ms: Lateness,
+    /// Nothing where nothing was closed.
+    lateness_ms: Option<Lateness>,
     duration_ms: u64,
 }
 

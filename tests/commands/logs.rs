@@ -154,12 +154,12 @@ async fn a_rejected_order_ends_as_an_error() {
 async fn the_last_word_is_a_line_of_the_log() {
     let shop = Shop::open(Kind::Sqlite).await;
     for (format, begins) in [("json", "{"), ("text", "2")] {
-        let settings = shop.settings().set("log.format", format).set("orders.id", "no_such_column");
+        let settings = shop.settings().set("log.format", format).set("orders.deadline.unit", "s");
         let finished = order_closer(&settings, &["run"]).await.expect_code(78);
         let lines: Vec<&str> = finished.stderr.lines().collect();
         assert!(lines.iter().all(|line| line.starts_with(begins)), "{finished:#?}");
         let last = lines.last().expect("it says something");
-        assert!(last.contains("ERROR") && last.contains("no_such_column"), "{last}");
+        assert!(last.contains("ERROR") && last.contains("orders.deadline"), "{last}");
     }
 }
 
@@ -167,7 +167,7 @@ async fn the_last_word_is_a_line_of_the_log() {
 #[tokio::test]
 async fn lines_for_the_journal_have_priorities() {
     let shop = Shop::open(Kind::Sqlite).await;
-    let settings = shop.settings().set("orders.id", "no_such_column");
+    let settings = shop.settings().set("orders.deadline.unit", "s");
     for (format, stream, begin) in [
         ("text", "$(stat -c %d:%i log)", ["<6>2", "<3>2"]),
         ("text", "1:2", ["2", "2"]),

@@ -33,6 +33,8 @@ mod redis;
 mod redis_access;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
+/// Started before its database, table, rights or login are there.
+mod starts;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.
