@@ -395,7 +395,7 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
     };
     opened.map_err(|error| match error {
         OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Zone(_) => error,
+        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
     })
 }
 
@@ -403,12 +403,12 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
 ///
 /// # Errors
 /// Says that our tables are missing, or older than this program.
-pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), Misfit> {
+pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
     let outbox = store.outbox();
     if !events.enabled || outbox.is_ready() {
         return Ok(());
     }
-    Err(Misfit(format!("events.enabled is true, but {}", outbox.missing())))
+    Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
 }
 
 /// What is wrong with a URL that the driver can't use; it names parameters and no password.

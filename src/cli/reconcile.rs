@@ -64,7 +64,8 @@ struct Report {
     not_found: u64,
     failed: u64,
     dry_run: bool,
-    lateness_ms: Lateness,
+    /// Nothing where nothing was closed.
+    lateness_ms: Option<Lateness>,
     duration_ms: u64,
 }
 
@@ -258,8 +259,8 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
     if json {
         let text = serde_json::to_string(report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
         print(&text);
-    } else if std::io::stdout().is_terminal() {
-        // Cron mails whatever is printed, so there it stays silent.
+    } else if report.dry_run || std::io::stdout().is_terminal() {
+        // Cron mails whatever is printed, so there it stays silent, unless it was asked for nothing but an answer.
         print(&if report.dry_run {
             format!("{} overdue orders; nothing was closed", report.overdue)
         } else {

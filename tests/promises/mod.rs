@@ -39,6 +39,8 @@ mod redis_changes;
 mod refused;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
+/// Started before its database, table, rights or login are there.
+mod starts;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.
