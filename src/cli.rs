@@ -139,7 +139,10 @@ impl From<StoreError> for Failure {
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
-        Self::new(Exit::Unavailable, format!("Redis unavailable: {error}"))
+        if error.may_pass() {
+            return Self::new(Exit::Unavailable, format!("Redis unavailable: {error}"));
+        }
+        Self::new(Exit::Configuration, format!("Redis can't be used: {error}; {}", error.fix()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 
 use fred::{
     clients::Client,
-    error::Error,
+    error::{Error, ErrorKind},
     interfaces::{ClientLike, ServerInterface},
     rustls::{
         self,
@@ -19,6 +19,7 @@ use fred::{
     },
 };
 
+use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
@@ -111,7 +112,15 @@ impl Connection {
         let secrets = Secrets::of(redis);
         let unusable = |error| sort(&error, &secrets, "");
         let client = builder.build().map_err(unusable)?;
-        let driving = AbortOnDropHandle::new(in_time(client.init(), &secrets, "+hello +auth +ping +client|id").await?);
+        // Held from the beginning: an attempt that is given up must not succeed later, with nobody to close it.
+        let mut driving = AbortOnDropHandle::new(client.connect());
+        let connected = async {
+            tokio::select! {
+                ended = &mut driving => Err(ending(ended)),
+                connected = client.wait_for_connect() => connected,
+            }
+        };
+        in_time(connected, &secrets, "+hello +auth +ping +client|id").await?;
         let mut connection = Self { client, server: Server::default(), driving, secrets, lead: None };
         connection.examine().await?;
         // Only now: a sentinel and a node of a cluster have but one database, and would say no more than that.
@@ -169,11 +178,16 @@ impl Connection {
 
     /// Waits until the connection ends, and says why.
     pub(super) async fn ended(&mut self) -> RedisError {
-        match (&mut self.driving).await {
-            Ok(Ok(())) => RedisError::unreachable("the connection was closed"),
-            Ok(Err(error)) => sort(&error, &self.secrets, ""),
-            Err(error) => RedisError::unreachable(error.to_string()),
-        }
+        sort(&ending((&mut self.driving).await), &self.secrets, "")
+    }
+}
+
+/// Why the client's task has ended.
+fn ending(ended: std::result::Result<std::result::Result<(), Error>, JoinError>) -> Error {
+    match ended {
+        Ok(Err(error)) => error,
+        Ok(Ok(())) => Error::new(ErrorKind::IO, "the connection was closed"),
+        Err(error) => error.into(),
     }
 }
 

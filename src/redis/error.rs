@@ -69,6 +69,12 @@ impl RedisError {
         &self.said().fix
     }
 
+    /// Whether it may pass without anybody's hand in the configuration of either side.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::NotNow(_))
+    }
+
     /// Whether the server itself refuses this.
     #[must_use]
     pub fn is_refusal(&self) -> bool {

@@ -12,7 +12,7 @@ cargo="${CARGO:-cargo}"
 all="redis-6.2 redis-8 valkey-8 valkey-9 postgres-12 postgres-17 postgres-18 mariadb-11.8 mysql-9.7"
 
 # What a Redis is asked: notifications, keys, streams, peers, rights, and what `check` finds; with SQLite beside it.
-redis='^(support::redis|promises::(redis|redis_access|redis_changes|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::redis)::)'
+redis='^(support::redis|promises::(redis|redis_access|redis_changes|redis_trouble|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::redis)::)'
 # What a database is asked: the whole exam, and the promises in which it is away, far, locked, wrong, or raced for.
 promises='databases|dead_letters|faults|locks|network|poison|races|tables|together'
 postgres="^(conformance::postgres::|promises::($promises)::.*in_postgres\$)"

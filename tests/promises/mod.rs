@@ -35,6 +35,8 @@ mod redis;
 mod redis_access;
 /// A Redis that is another than it was: demoted, with a new certificate, without a right, out of memory.
 mod redis_changes;
+/// A Redis that is there and does not serve: busy, paused, full, shut to us, out of reach, emptied, slow.
+mod redis_trouble;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
 /// Redis slow, or swallowing all that it is sent.

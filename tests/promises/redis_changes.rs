@@ -1,10 +1,10 @@
 //! A Redis that is another than it was: demoted, behind another name, with a new certificate, without a right, out of
 //! memory. The daemon follows, says why, and orders close on time meanwhile.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use super::{assert_on_time, listening, webhooks::until_delivered};
-use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, order_closer, proxy::Existing, redis::Keep, wait};
+use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, order_closer, process, proxy::Existing, redis::Keep, wait};
 
 /// Within which a daemon has found the new primary, on a machine that is busy with other tests. The promise is 5 s.
 const FOLLOWED: Duration = Duration::from_secs(15);
@@ -73,6 +73,58 @@ async fn a_replica_until_it_is_promoted() {
     daemon.stop().await;
     assert_on_time(&shop.assert_outcome().await);
     assert_eq!(daemon.said("no keyspace notifications").len(), 1, "said once: {:#?}", daemon.lines());
+}
+
+/// The name leads elsewhere, and the old server says nothing of it.
+#[tokio::test]
+async fn the_name_leads_elsewhere() {
+    const NAME: &str = "redis-of-the-shop.test";
+    let redis = Redis::options().with_notifications().config("bind 127.0.0.1 127.0.0.2").start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let Some(hosts) = Hosts::new(NAME, "127.0.0.1") else {
+        eprintln!("this machine gives no file system of its own to a process, so names can't be changed for one");
+        return;
+    };
+    let settings = shop.settings().set("redis.url", format!("redis://{NAME}:{}", redis.port()));
+    let daemon = Daemon::started(&settings, |command| *command = hosts.for_one(command));
+    daemon.until_logged("listening for expired keys").await;
+    let connected = |address: &str| {
+        let at = format!("laddr={address}:");
+        redis.command(&["CLIENT", "LIST"]).text().lines().filter(|line| line.contains("user=default") && line.contains(&at)).count()
+    };
+    assert_eq!(connected("127.0.0.2"), 0);
+    hosts.lead(NAME, "127.0.0.2");
+    wait::within(FOLLOWED, "both connections have followed", async || connected("127.0.0.2") == 2).await;
+    wait::until_eq("the test's own connection alone is where it was", 1, async || connected("127.0.0.1")).await;
+    daemon.stop().await;
+    let said = daemon.said("no keyspace notifications");
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(said[0]["reason"].as_str().is_some_and(|reason| reason.contains("now leads to 127.0.0.2")), "{said:#?}");
+}
+
+/// The table of names that one process sees.
+struct Hosts(tempfile::NamedTempFile);
+
+impl Hosts {
+    /// `None` where the system does not let a process have one.
+    fn new(name: &str, address: &str) -> Option<Self> {
+        let allowed = Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success());
+        let hosts = Self(tempfile::NamedTempFile::new().expect("a file can be made"));
+        hosts.lead(name, address);
+        allowed.then_some(hosts)
+    }
+
+    /// Changed in place: another file would not be the one that the process sees.
+    fn lead(&self, name: &str, address: &str) {
+        std::fs::write(self.0.path(), format!("127.0.0.1 localhost\n{address} {name}\n")).expect("the file can be written");
+    }
+
+    fn for_one(&self, command: &Command) -> Command {
+        let mut unshared = process::mortal("unshare");
+        unshared.args(["-rm", "sh", "-c", "mount --bind \"$0\" /etc/hosts && exec \"$@\""]).arg(self.0.path());
+        unshared.arg(command.get_program()).args(command.get_args());
+        unshared
+    }
 }
 
 /// A new certificate by a new authority, whose file is where the old one was: nobody restarts the daemon.

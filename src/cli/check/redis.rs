@@ -61,15 +61,14 @@ async fn inspect(config: &Config, examination: &mut Examination) {
 /// There is no connection, or none to a Redis for us.
 fn unfit(redis: &Redis, error: &RedisError, examination: &mut Examination) {
     let at = address(redis);
-    match error {
-        RedisError::Unreachable(_) | RedisError::NotNow(_) => examination.unavailable(Finding::fail(
+    if error.may_pass() {
+        examination.unavailable(Finding::fail(
             REDIS,
             format!("{at} can't be reached: {error}"),
             format!("{}; until then orders are closed by their rows alone", error.fix()),
-        )),
-        RedisError::NotOurs(_) | RedisError::Denied(_) | RedisError::Rejected(_) | RedisError::Unusable(_) => {
-            examination.add(Finding::fail(REDIS, format!("{at} can't be used: {error}"), error.fix()));
-        }
+        ));
+    } else {
+        examination.add(Finding::fail(REDIS, format!("{at} can't be used: {error}"), error.fix()));
     }
 }
 

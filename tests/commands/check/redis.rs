@@ -253,7 +253,7 @@ async fn servers_that_are_no_primary() {
             assert!(report.fix("redis").contains("redis.url"), "{:#?}", report.finding("redis"));
         }
         let armed = order_closer(&shop.settings().set("redis.url", redis.url()), &["arm", "1", "--ttl", "5s"]).await;
-        assert!(armed.code != Some(0) && armed.stderr.contains(name), "{armed:#?}");
+        assert!(armed.code == Some(78) && armed.stderr.contains(name), "{armed:#?}");
     }
 }
 
@@ -282,13 +282,15 @@ async fn a_busy_redis() {
     }
     let busy = AtomicBool::new(true);
     let (report, took) = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while busy.load(Ordering::SeqCst) {
-                redis.publish_expired(0, b"somebody-else's");
-                // A few hundred a second: less than 20 ms lie between any two.
-                std::thread::park_timeout(Duration::from_millis(3));
-            }
-        });
+        // So many that less than 20 ms lie between any two, whatever else this machine does.
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while busy.load(Ordering::SeqCst) {
+                    redis.publish_expired(0, b"somebody-else's");
+                    std::thread::park_timeout(Duration::from_millis(1));
+                }
+            });
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
         let handle = scope.spawn(move || {
             runtime.block_on(async {

@@ -28,6 +28,13 @@ impl Redis {
         self.start_again(Keep::Nothing);
     }
 
+    /// Sends a command, and does not wait for what becomes of it.
+    pub fn start_command(&self, words: &[&str]) {
+        let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let mut connection = Connection::open(self.port).expect("Redis answers");
+        std::thread::spawn(move || connection.run(&[words.iter().map(Vec::as_slice).collect()]).ok());
+    }
+
     /// Whether it announces keys that are new (the flag `n`), which it does not always show.
     pub fn announces_new_keys(&self) -> bool {
         let mut listener = Connection::open(self.port).expect("Redis answers");
