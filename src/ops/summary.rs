@@ -69,6 +69,7 @@ impl Summaries {
             heard = summary.heard,
             ignored = summary.ignored,
             lost = summary.lost,
+            dropped = summary.dropped,
             subscribed = *self.subscribed.borrow(),
             waiting = self.inbox.waiting(),
             held,
