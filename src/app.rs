@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
+    close::{Bounds, Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
     store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
-    trigger::{KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
+    trigger::{ClockWatch, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch, compare_clocks},
 };
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
@@ -81,7 +81,9 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
         }
     }
-    let mut daemon = Daemon::start(config, store)?;
+    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
+    compare_clocks(store.as_ref(), &config.redis, &bounds).await;
+    let mut daemon = Daemon::start(config, store, bounds)?;
     tokio::select! {
         () = signals.next() => {}
         // Half a daemon would look alive to its service manager.
@@ -150,7 +152,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
+    fn start(config: &Config, store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|RedisError(reason)| RunError::Configuration(reason))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
@@ -164,7 +166,7 @@ impl Daemon {
 
         let worker = Worker {
             inbox: Arc::clone(&inbox),
-            closer: Closer::new(Arc::clone(&store)),
+            closer: Closer::within(Arc::clone(&store), Arc::clone(&bounds)),
             batch_size: config.close.batch_size,
             later,
             closed,
@@ -187,6 +189,7 @@ impl Daemon {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
+            bounds: Arc::clone(&bounds),
             settings: config.sweep.clone(),
             turns,
             stop: stop.clone(),
@@ -209,11 +212,15 @@ impl Daemon {
             stop: stop.clone(),
         };
 
+        let clock =
+            ClockWatch { store: Arc::clone(&store), bounds, inbox: Arc::clone(&inbox), commands: commands.clone(), stop: stop.clone() };
+
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
         others.spawn(pacer.run());
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
+        others.spawn(clock.run());
         others.spawn(listener.run());
         others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());

@@ -162,6 +162,14 @@ impl Commands {
         Ok(seconds * 1_000_000 + micros)
     }
 
+    /// The fields of a hash.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn fields(&self, key: &str) -> Result<HashMap<String, String>> {
+        Ok(self.client.custom(fred::cmd!("HGETALL"), vec![key]).await?)
+    }
+
     /// A section of INFO, as its fields.
     ///
     /// # Errors
