@@ -16,13 +16,13 @@ use tracing::{debug, error, info, warn};
 pub use opening::open_and_rehearse;
 
 use crate::{
-    close::{Closer, Follow, Inbox, Outage, Stats, Worker},
+    close::{Bounds, Closer, Follow, Inbox, Outage, Stats, Worker},
     config::Config,
     events,
     ops::{Signals, Summaries},
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
-    trigger::{Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch},
+    trigger::{ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch, compare_clocks},
 };
 use opening::wait_for_store;
 
@@ -78,7 +78,9 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
         }
     }
-    let mut daemon = Daemon::start(config, store)?;
+    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
+    compare_clocks(store.as_ref(), &config.redis, &bounds).await;
+    let mut daemon = Daemon::start(config, store, bounds)?;
     tokio::select! {
         () = signals.next() => {}
         // Half a daemon would look alive to its service manager.
@@ -98,7 +100,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
+    fn start(config: &Config, store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
@@ -113,7 +115,7 @@ impl Daemon {
 
         let worker = Worker {
             inbox: Arc::clone(&inbox),
-            closer: Closer::new(Arc::clone(&store)),
+            closer: Closer::within(Arc::clone(&store), Arc::clone(&bounds)),
             batch_size: config.close.batch_size,
             later,
             closed,
@@ -136,6 +138,7 @@ impl Daemon {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
+            bounds: Arc::clone(&bounds),
             settings: config.sweep.clone(),
             turns,
             stop: stop.clone(),
@@ -158,11 +161,15 @@ impl Daemon {
             stop: stop.clone(),
         };
 
+        let clock =
+            ClockWatch { store: Arc::clone(&store), bounds, inbox: Arc::clone(&inbox), commands: commands.clone(), stop: stop.clone() };
+
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
         others.spawn(pacer.run());
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
+        others.spawn(clock.run());
         others.spawn(listener.run());
         others.spawn(peers.run(Heart {
             config: config.clone(),

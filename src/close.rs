@@ -10,6 +10,7 @@
 //! closed: then it is not theirs. A transaction that does not even begin has nothing to do with its orders, which wait.
 
 mod alone;
+mod bounds;
 mod closer;
 mod closures;
 mod inbox;
@@ -25,6 +26,7 @@ mod transaction;
 mod trouble;
 mod worker;
 
+pub use bounds::{Bounds, JUMP};
 pub use closer::{Closer, Ending};
 pub use inbox::{Batch, Consequence, Crowd, Inbox, Offer, Pending};
 pub use outage::Outage;

@@ -119,6 +119,15 @@ pub struct Page {
     pub reads: u32,
 }
 
+/// How many unpaid orders there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How many.
+    pub orders: u64,
+    /// The first of their deadlines, in microseconds since 1970 UTC.
+    pub since: Option<i64>,
+}
+
 /// An orders table in some database.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync {
@@ -175,14 +184,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn count(&self, window: Window) -> Result<u64, StoreError>;
+    async fn count(&self, window: Window) -> Result<Counted, StoreError>;
 
     /// The same of whatever is overdue now.
     ///
     /// # Errors
     /// As the database says, sorted.
     async fn count_overdue(&self) -> Result<u64, StoreError> {
-        self.count(Window::overdue(None)).await
+        Ok(self.count(Window::overdue(None)).await?.orders)
     }
 
     /// Reads the database's clock.
