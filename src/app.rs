@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    close::{Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
+    close::{Clearances, Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
     config::Config,
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
@@ -151,6 +151,7 @@ impl Daemon {
 
         let worker = Worker {
             inbox: Arc::clone(&inbox),
+            clearance: Arc::new(Clearances::default()),
             closer: Closer::new(Arc::clone(&store)),
             batch_size: config.close.batch_size,
             later,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     app::open_and_rehearse,
     cli::{Exit, Failure, Outcome, order_id, print},
-    close::{Closed, Closer, Looked, Outcome as Ended, Pending, UNDONE},
+    close::{Clearances, Closed, Closer, Looked, Outcome as Ended, Pending, Sorted, UNDONE},
     config::Config,
     order::{OrderId, Trigger},
 };
@@ -14,9 +14,11 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
     let store = open_and_rehearse(config).await?;
     let ids = ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
     let closer = Closer::new(store.clone());
+    let clearance = Clearances::default();
     let (mut looked, mut unavailable) = (Vec::new(), None);
     for id in &ids {
-        match closer.one(Pending::new(id.clone(), Trigger::Request)).await {
+        let sorted = Sorted::wholly(&clearance, vec![Pending::new(id.clone(), Trigger::Request)]).await;
+        match closer.one(sorted.go).await {
             Ok(one) => {
                 one.iter().for_each(|one| print(&describe(one)));
                 looked.extend(one);

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::open_and_rehearse,
     cli::{Exit, Failure, Outcome, complain, print},
-    close::{Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
+    close::{Clearances, Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
     config::{Config, Retry, Span},
     order::{OrderId, Trigger},
     store::{self, DueQuery, Store, StoreError},
@@ -134,6 +134,7 @@ impl Pass {
         let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
         let worker = Worker {
             inbox: Arc::new(Inbox::new(config.close.inbox, retry)),
+            clearance: Arc::new(Clearances::default()),
             closer: Closer::new(Arc::clone(store)),
             batch_size: config.close.batch_size,
             later: mpsc::channel(1).0,
@@ -164,7 +165,7 @@ impl Pass {
                 self.overdue += 1;
                 while !arguments.dry_run
                     && matches!(ended, Waited::Enough)
-                    && inbox.offer_found(&row.id, Trigger::Reconcile, asked) == Offer::Full
+                    && inbox.offer_found(row, Trigger::Reconcile, asked) == Offer::Full
                 {
                     ended = self.wait(inbox.space()).await;
                 }
