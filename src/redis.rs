@@ -7,6 +7,7 @@ mod advice;
 mod client;
 mod commands;
 mod error;
+mod expiry;
 mod notifications;
 mod subscriber;
 
@@ -14,5 +15,6 @@ pub use advice::redis_cli;
 pub use client::{PATIENCE, address, pattern};
 pub use commands::Commands;
 pub use error::RedisError;
+pub use expiry::{Expiries, Expiry};
 pub use notifications::{EXPIRED_FLAGS, missing_flags, with_flags};
 pub use subscriber::{Events, Subscriber};

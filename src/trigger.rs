@@ -10,6 +10,7 @@ mod listener;
 mod membership;
 mod pacer;
 mod sweep;
+mod witness;
 mod zone;
 
 pub use key::{KeyReader, NotAnOrder};
@@ -17,4 +18,5 @@ pub use listener::{Listener, SessionEnd};
 pub use membership::Membership;
 pub use pacer::{Pacer, Upcoming};
 pub use sweep::{Found, Sweep};
+pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};
 pub use zone::ZoneWatch;

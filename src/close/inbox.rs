@@ -62,6 +62,12 @@ impl Pending {
     pub fn new(id: OrderId, trigger: Trigger) -> Self {
         Self { id, trigger, attempts: 0, deadline: None, cleared: false }
     }
+
+    /// The same of an order whose row has this deadline.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Option<i64>) -> Self {
+        Self { deadline, ..self }
+    }
 }
 
 /// What became of an offered id.
@@ -365,7 +371,7 @@ impl Inbox {
         let mut state = self.lock();
         state.known.reserve(orders.size_hint().0);
         for (id, deadline) in orders {
-            let pending = Pending { deadline, ..Pending::new(id.clone(), trigger) };
+            let pending = Pending::new(id.clone(), trigger).with_deadline(deadline);
             last = state.admit(pending, lane, seen, capacity, now);
             queued |= last == Offer::Queued;
             full |= last == Offer::Full;

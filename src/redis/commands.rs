@@ -6,7 +6,7 @@ use fred::{
     clients::Client,
     interfaces::{ClientLike, ConfigInterface, KeysInterface, StreamsInterface},
     types::{
-        Builder, Expiration,
+        Builder, Expiration, Value,
         config::{Config as ClientConfig, Options, ReconnectPolicy, UnresponsiveConfig},
     },
 };
@@ -16,6 +16,7 @@ use crate::{
     redis::{
         client::{PATIENCE, builder, client_config, in_time},
         error::{RedisError, Result},
+        expiry::{Expiries, Expiry},
     },
 };
 
@@ -74,6 +75,32 @@ impl Commands {
         // One command for all: a thousand commands would cost the client ten times as much.
         let client = self.client.with_options(&Options { timeout: Some(limit), ..Options::default() });
         Ok(client.exists(keys).await?)
+    }
+
+    /// When these keys are to expire, and the server's clock, by one pipeline.
+    ///
+    /// # Errors
+    /// Says why Redis did not answer within `limit`, the wait for a connection included.
+    pub async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries> {
+        let asked = async {
+            self.client.wait_for_connect().await?;
+            // What can't be sent at once is not to be sent later, when nobody waits for it any more.
+            let options = Options { timeout: Some(limit), fail_fast: true, max_attempts: Some(1), ..Options::default() };
+            let pipeline = self.client.pipeline().with_options(&options);
+            pipeline.custom::<(), _>(fred::cmd!("TIME"), Vec::<String>::new()).await?;
+            for key in keys {
+                pipeline.pttl::<(), _>(key).await?;
+            }
+            let mut answers = pipeline.all::<Vec<Value>>().await?.into_iter();
+            let (seconds, micros): (i64, i64) = answers.next().unwrap_or(Value::Null).convert()?;
+            let now = seconds * 1_000_000 + micros;
+            let keys: fred::prelude::FredResult<Vec<Expiry>> = answers.map(|ttl| Ok(Expiry::of(ttl.convert()?, now))).collect();
+            Ok(Expiries { now, keys: keys? })
+        };
+        match tokio::time::timeout(limit, asked).await {
+            Ok(answer) => answer.map_err(|error: fred::error::Error| error.into()),
+            Err(_) => Err(RedisError(format!("no answer within {}", humantime::format_duration(limit)))),
+        }
     }
 
     /// Writes a key that expires.
