@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    close::{Clearances, Closer, Follow, Inbox, Outage, Stats, Summary, Worker},
+    close::{Clearances, Closer, Follow, Inbox, Outage, Stats, Summary, Why, Worker},
     config::Config,
     events::{self, Pruner, Relay},
     redis::{Commands, RedisError},
     store::{self, Obstacle, OpenError, Store, StoreError},
-    trigger::{KeyReader, Listener, Membership, Pacer, Sweep, ZoneWatch},
+    trigger::{KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, Witness, ZoneWatch},
 };
 
-/// How many pages of the sweep, or orders to be looked at again, may wait for the pacer.
+/// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
 const PAGES: usize = 8;
 const LATER: usize = 65_536;
 
@@ -144,6 +144,7 @@ impl Daemon {
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
         let peers = Arc::new(Membership::new(config));
+        let witness = Witness::of(config, &store, &commands);
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
@@ -151,7 +152,7 @@ impl Daemon {
 
         let worker = Worker {
             inbox: Arc::clone(&inbox),
-            clearance: Arc::new(Clearances::default()),
+            clearance: Arc::new(Clearances::default().and(witness.clone())),
             closer: Closer::new(Arc::clone(&store)),
             batch_size: config.close.batch_size,
             later,
@@ -161,12 +162,22 @@ impl Daemon {
             follow: Follow::Daemon,
             stop: stop.clone(),
         };
+        let turns = Arc::new(Turns::default());
+        let look_ahead = LookAhead {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            witness,
+            upcoming,
+            settings: config.sweep.clone(),
+            turns: Arc::clone(&turns),
+            stop: stop.clone(),
+        };
         let sweep = Sweep {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
-            upcoming,
             settings: config.sweep.clone(),
+            turns,
             stop: stop.clone(),
         };
         let pacer = Pacer::new(
@@ -190,6 +201,7 @@ impl Daemon {
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
         others.spawn(pacer.run());
+        others.spawn(look_ahead.run());
         others.spawn(sweep.run());
         others.spawn(listener.run());
         others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
@@ -226,7 +238,7 @@ impl Daemon {
             }
             () = signals.next() => Err(RunError::Interrupted),
         };
-        log_summary(&self.stats.total(), self.inbox.waiting(), "order-closer stopped");
+        log_summary(&self.stats.total(), &self.inbox, "order-closer stopped");
         ended
     }
 }
@@ -269,13 +281,13 @@ fn spawn_events(
 async fn summaries(stats: Arc<Stats>, inbox: Arc<Inbox>, every: Duration, stop: CancellationToken) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(every) => log_summary(&stats.interval(), inbox.waiting(), "summary"),
+            () = tokio::time::sleep(every) => log_summary(&stats.interval(), &inbox, "summary"),
             () = stop.cancelled() => return,
         }
     }
 }
 
-fn log_summary(summary: &Summary, waiting: usize, message: &'static str) {
+fn log_summary(summary: &Summary, inbox: &Inbox, message: &'static str) {
     use crate::order::Trigger::{Expired, Pacer, Sweep};
     info!(
         closed = summary.closed,
@@ -293,7 +305,8 @@ fn log_summary(summary: &Summary, waiting: usize, message: &'static str) {
         heard = summary.heard,
         ignored = summary.ignored,
         lost = summary.lost,
-        waiting,
+        waiting = inbox.waiting(),
+        disputed = inbox.waits(Why::Disputed),
         "{message}"
     );
 }

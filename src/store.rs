@@ -54,11 +54,51 @@ pub struct Cursor {
     id: OrderId,
 }
 
+/// Deadlines between two moments, as the database's clock shows them. In an hour that a time zone has twice, or not at all,
+/// the bounds may be an hour wide of the mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    from: i64,
+    until: i64,
+}
+
+impl Window {
+    /// What is overdue, but no longer than so; `None` for whatever is.
+    #[must_use]
+    pub fn overdue(oldest: Option<Duration>) -> Self {
+        Self { from: -window_micros(oldest.unwrap_or(Duration::MAX)), until: 0 }
+    }
+
+    /// What has been overdue for longer than that.
+    #[must_use]
+    pub fn older(oldest: Duration) -> Self {
+        Self { from: -window_micros(Duration::MAX), until: -window_micros(oldest) }
+    }
+
+    /// What falls due within this time, or just has.
+    #[must_use]
+    pub fn ahead(ahead: Duration) -> Self {
+        Self { from: 0, until: window_micros(ahead) }
+    }
+
+    /// What is overdue, and what falls due within this time.
+    #[must_use]
+    pub fn until(ahead: Duration) -> Self {
+        Self { until: window_micros(ahead), ..Self::overdue(None) }
+    }
+}
+
+/// A length of time in microseconds: a century at most, so that no sum with a clock leaves the calendar.
+fn window_micros(time: Duration) -> i64 {
+    const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
+    i64::try_from(time.min(CENTURY).as_micros()).unwrap_or(i64::MAX)
+}
+
 /// What [`Store::due`] is to read.
 #[derive(Debug, Clone)]
 pub struct DueQuery {
-    /// Read orders whose deadline is at most this far in the future; zero for those overdue.
-    pub ahead: Duration,
+    /// Orders with such deadlines.
+    pub window: Window,
     /// At most this many orders.
     pub limit: u32,
     /// Continue after this place; `None` begins with the oldest deadline.
@@ -72,6 +112,8 @@ pub struct Page {
     pub rows: Vec<Row>,
     /// Where the next page begins; `None` when this was the last.
     pub next: Option<Cursor>,
+    /// How many statements it took, one after the other.
+    pub reads: u32,
 }
 
 /// An orders table in some database.
@@ -113,17 +155,25 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// whole database.
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>, StoreError>;
 
-    /// Reads one page of unpaid orders that are due within a horizon. Locks nothing.
+    /// Reads one page of unpaid orders whose deadlines are in a window. Locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
     async fn due(&self, query: &DueQuery) -> Result<Page, StoreError>;
 
-    /// Counts the unpaid orders that are overdue now. Locks nothing.
+    /// Counts the unpaid orders whose deadlines are in a window. Locks nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn count_overdue(&self) -> Result<u64, StoreError>;
+    async fn count(&self, window: Window) -> Result<u64, StoreError>;
+
+    /// The same of whatever is overdue now.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn count_overdue(&self) -> Result<u64, StoreError> {
+        self.count(Window::overdue(None)).await
+    }
 
     /// Reads the database's clock.
     ///
@@ -143,6 +193,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Whether the deadline column has no zone of its own, so that it depends on the session's what a deadline means.
+    fn zone_matters(&self) -> bool;
 
     /// Asks the server, over a connection that sets no zone, whether it reads times without a zone otherwise than when the
     /// store was opened, and says how. `None` also where no deadline depends on it.

@@ -1,11 +1,13 @@
 //! `order-closer close`: these orders, now, if they are due.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, order_id, print},
-    close::{Clearances, Closed, Closer, Looked, Outcome as Ended, Pending, Sorted, UNDONE},
+    cli::{Exit, Failure, Outcome, order_id, print, witness},
+    close::{Clearances, Closed, Closer, Looked, Outcome as Ended, Pending, PutOff, Sorted, UNDONE},
     config::Config,
     order::{OrderId, Trigger},
 };
@@ -14,10 +16,17 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
     let store = open_and_rehearse(config).await?;
     let ids = ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
     let closer = Closer::new(store.clone());
-    let clearance = Clearances::default();
-    let (mut looked, mut unavailable) = (Vec::new(), None);
+    let clearance = Clearances::default().and(witness(config, &store).await);
+    let (mut looked, mut disputed, mut unavailable) = (Vec::new(), 0, None);
     for id in &ids {
         let sorted = Sorted::wholly(&clearance, vec![Pending::new(id.clone(), Trigger::Request)]).await;
+        for PutOff { pending, until, .. } in &sorted.wait {
+            disputed += 1;
+            print(&waits(&pending.id, until.saturating_duration_since(Instant::now())));
+        }
+        if sorted.go.is_empty() {
+            continue;
+        }
         match closer.one(sorted.go).await {
             Ok(one) => {
                 one.iter().for_each(|one| print(&describe(one)));
@@ -37,10 +46,17 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
     store.close().await;
     if let Some(error) = unavailable {
         let Failure { exit, message } = error.into();
-        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len())));
+        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len() - disputed)));
     }
-    let stuck = looked.iter().any(|one| matches!(one.outcome, Ended::Locked { .. } | Ended::Rejected { .. } | Ended::Undone));
+    let stuck =
+        disputed > 0 || looked.iter().any(|one| matches!(one.outcome, Ended::Locked { .. } | Ended::Rejected { .. } | Ended::Undone));
     Ok(if stuck { Exit::Unfinished } else { Exit::Done })
+}
+
+/// What to say of an order whose key contradicts its row.
+fn waits(id: &OrderId, time: Duration) -> String {
+    let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
+    format!("{id}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)")
 }
 
 fn describe(Looked { pending, outcome }: &Looked) -> String {

@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, complain, print},
-    close::{Clearances, Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
+    cli::{Exit, Failure, Outcome, complain, print, witness},
+    close::{Clearances, Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Why, Worker},
     config::{Config, Retry, Span},
     order::{OrderId, Trigger},
-    store::{self, DueQuery, Store, StoreError},
+    store::{self, DueQuery, Store, StoreError, Window},
+    trigger::{Pages, Witness},
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -62,6 +63,8 @@ struct Report {
     settled: u64,
     not_found: u64,
     failed: u64,
+    /// Due by their rows, before their keys expire.
+    disputed: u64,
     dry_run: bool,
     lateness_ms: Lateness,
     duration_ms: u64,
@@ -73,7 +76,8 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
     let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
     let deadline = arguments.max_duration.and_then(|limit| started.checked_add(limit.get()));
     let progress = progress(store.as_ref(), &arguments).await?;
-    let mut pass = Pass::new(config, &store, progress, deadline);
+    let witness = if arguments.dry_run { None } else { witness(config, &store).await };
+    let mut pass = Pass::new(config, &store, witness, progress, deadline);
     let ended = pass.all(config.sweep.page, &arguments).await;
     pass.progress.finish_and_clear();
     store.close().await;
@@ -85,14 +89,21 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
         settled: total.settled + total.not_due,
         not_found: total.not_found,
         failed: pass.failed.len() as u64,
+        disputed: pass.worker.inbox.waits(Why::Disputed) as u64,
         dry_run: arguments.dry_run,
         lateness_ms: total.lateness_ms,
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
     show(&report, arguments.json)?;
     name_failed(&pass);
+    if report.disputed > 0 {
+        complain(&format!(
+            "{} orders wait: their rows call them due, and their keys expire later (orders.disputed; `order-closer check` compares)",
+            report.disputed
+        ));
+    }
     ended?;
-    Ok(if pass.failed.is_empty() && !pass.out_of_time { Exit::Done } else { Exit::Unfinished })
+    Ok(if pass.failed.is_empty() && report.disputed == 0 && !pass.out_of_time { Exit::Done } else { Exit::Unfinished })
 }
 
 /// A bar on a terminal, nothing elsewhere; only a terminal is worth the count.
@@ -129,12 +140,18 @@ enum Waited {
 }
 
 impl Pass {
-    fn new(config: &Config, store: &Arc<dyn Store>, progress: ProgressBar, deadline: Option<Instant>) -> Self {
+    fn new(
+        config: &Config,
+        store: &Arc<dyn Store>,
+        witness: Option<Arc<Witness>>,
+        progress: ProgressBar,
+        deadline: Option<Instant>,
+    ) -> Self {
         // Each order is tried once, save those that another transaction holds.
         let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
         let worker = Worker {
             inbox: Arc::new(Inbox::new(config.close.inbox, retry)),
-            clearance: Arc::new(Clearances::default()),
+            clearance: Arc::new(Clearances::default().and(witness)),
             closer: Closer::new(Arc::clone(store)),
             batch_size: config.close.batch_size,
             later: mpsc::channel(1).0,
@@ -151,35 +168,35 @@ impl Pass {
     /// Finds what is overdue, page by page, and lets it be closed.
     async fn all(&mut self, page: u32, arguments: &Arguments) -> Result<(), Failure> {
         let inbox = Arc::clone(&self.worker.inbox);
-        let mut query = DueQuery { ahead: Duration::ZERO, limit: page, after: None };
+        let store = Arc::clone(&self.store);
+        let mut pages = Pages::of(store.as_ref(), Window::overdue(None), page);
         let mut ended = Waited::Enough;
         loop {
             let left = arguments.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.done(arguments.dry_run)));
             if left == 0 || self.is_late() {
                 break;
             }
-            query.limit = page.min(u32::try_from(left).unwrap_or(u32::MAX));
-            let asked = Instant::now();
-            let page = self.store.due(&query).await?;
+            let limit = page.min(u32::try_from(left).unwrap_or(u32::MAX));
+            pages.limit(limit);
+            let Some(page) = pages.next().await? else { break };
             for row in page.rows.iter().filter(|row| row.is_overdue()) {
                 self.overdue += 1;
                 while !arguments.dry_run
                     && matches!(ended, Waited::Enough)
-                    && inbox.offer_found(row, Trigger::Reconcile, asked) == Offer::Full
+                    && inbox.offer_found(row, Trigger::Reconcile, page.asked) == Offer::Full
                 {
                     ended = self.wait(inbox.space()).await;
                 }
             }
-            query.after = page.next;
             if arguments.dry_run {
                 self.progress.set_position(self.overdue);
             } else if matches!(ended, Waited::Enough) {
                 ended = match arguments.limit {
                     Some(_) => self.wait(inbox.idle()).await,
-                    None => self.wait(inbox.fewer_than(query.limit as usize)).await,
+                    None => self.wait(inbox.fewer_than(limit as usize)).await,
                 };
             }
-            if query.after.is_none() || !matches!(ended, Waited::Enough) {
+            if pages.is_at_end() || !matches!(ended, Waited::Enough) {
                 break;
             }
         }
@@ -210,7 +227,7 @@ impl Pass {
         if self.worker.stats.closed() == 0 {
             return Ok(());
         }
-        let page = self.store.due(&DueQuery { ahead: Duration::ZERO, limit, after: None }).await?;
+        let page = self.store.due(&DueQuery { window: Window::overdue(None), limit, after: None }).await?;
         let undone = self.worker.closer.undone(page.rows.iter().filter_map(|row| Some((&row.id, row.deadline?))));
         self.failed.extend(undone.into_iter().map(|id| (id, UNDONE.to_owned())));
         Ok(())

@@ -143,10 +143,11 @@ impl Sorted {
 pub struct Clearances(Vec<Arc<dyn Clearance>>);
 
 impl Clearances {
-    /// These, the ones that ask least first.
+    /// One more, after the others.
     #[must_use]
-    pub fn new(all: Vec<Arc<dyn Clearance>>) -> Self {
-        Self(all)
+    pub fn and(mut self, clearance: Option<Arc<impl Clearance + 'static>>) -> Self {
+        self.0.extend(clearance.map(|clearance| clearance as Arc<dyn Clearance>));
+        self
     }
 }
 
@@ -236,7 +237,7 @@ mod tests {
         let wait = Leave::Wait { until: Instant::now(), why: Why::Disputed };
         let first = Arc::new(Knows { known: HashMap::from([("1", Leave::Go), ("2", wait), ("3", Leave::Go)]), ..Knows::default() });
         let second = Arc::new(Knows { known: HashMap::from([("1", Leave::Go), ("4", wait)]), ..Knows::default() });
-        let all = Clearances::new(vec![first.clone(), second.clone()]);
+        let all = Clearances::default().and(Some(first.clone())).and(Some(second.clone()));
         let mut sorted = Sorted::by_knowledge(&all, batch(&["1", "2", "3", "4", "5"]));
         assert_eq!((ids(&sorted.go.0), ids(&sorted.ask)), (vec!["1"], vec!["3", "5"]));
         assert_eq!(sorted.wait.iter().map(|held| held.pending.id.as_str()).collect::<Vec<_>>(), ["2", "4"]);

@@ -189,6 +189,15 @@ impl Commands {
         Ok(seconds * 1_000_000 + micros)
     }
 
+    /// A few hundred keys, whichever come first.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn some_keys(&self) -> Result<Vec<String>> {
+        let (_, keys): (String, Vec<String>) = self.client.custom(fred::cmd!("SCAN"), vec!["0", "COUNT", "500"]).await?;
+        Ok(keys)
+    }
+
     /// A section of INFO, as its fields.
     ///
     /// # Errors

@@ -165,8 +165,9 @@ pub(super) trait List<D: Database>: fmt::Debug + Send + Sync {
     fn bound(&self, ids: &[OrderId]) -> Result<(SqlStr, D::Arguments), sqlx::Error>;
 }
 
-/// The SQL in which a dialect speaks of one orders table, from its catalogue. Parameters of the sweep are written `?1` (the
-/// horizon in microseconds), `?2` (how many), `?3` and `?4` (the deadline and the id to continue after).
+/// The SQL in which a dialect speaks of one orders table, from its catalogue. Parameters of the sweep are written `?1` and
+/// `?2` (the last and the first deadline, in microseconds from now), `?3` (how many), `?4` and `?5` (the deadline and the id to
+/// continue after).
 #[derive(Debug)]
 pub(super) struct Fragments {
     /// The quoted names.
@@ -223,7 +224,7 @@ pub(super) struct Fragments {
     pub(super) is_due: String,
     /// The statement that closes what of a list is unpaid and due, and returns its rows, where there can be one.
     pub(super) close_due: Option<String>,
-    /// Conditions that together find the rows whose deadline is real and within the horizon, none of them twice. An index
+    /// Conditions that together find the rows whose deadline is real and in the window, none of them twice. An index
     /// on the deadline serves.
     pub(super) within: Vec<String>,
     /// The same for a further page.

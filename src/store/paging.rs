@@ -45,6 +45,7 @@ impl Paging {
 
     /// Takes the rows of the last [`Read`], each with its deadline column's own text.
     pub(super) fn add(&mut self, rows: Vec<(Row, String)>) {
+        self.page.reads += 1;
         let missing = self.limit - self.page.rows.len();
         if rows.len() < missing {
             self.status += 1;

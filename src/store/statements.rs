@@ -55,10 +55,10 @@ pub(super) struct Statements<L> {
     pub(super) close_due: Option<L>,
     /// In: ids, of closed orders. The user's own.
     pub(super) close_sql: Vec<CloseStatement<L>>,
-    /// In: ?1 horizon, ?2 page size, ?3 and ?4 the place to continue after. Out: rows in the order of deadlines, with the
-    /// deadline's text. Locks nothing. One for each unpaid status and each way of writing a time.
+    /// In: ?1 and ?2 the last and the first deadline, ?3 page size, ?4 and ?5 the place to continue after. Out: rows in the
+    /// order of deadlines, with the deadline's text. Locks nothing. One for each unpaid status and each way of writing a time.
     pub(super) due: Vec<Due>,
-    /// In: ?1 horizon. Out: one number, to be added up. Locks nothing.
+    /// In: ?1 and ?2 the last and the first deadline. Out: one number, to be added up. Locks nothing.
     pub(super) count_due: Vec<Statement>,
     /// Out: id, stored text and meaning of some deadline. Locks nothing.
     pub(super) sample: SqlStr,
@@ -84,7 +84,7 @@ impl<L> Statements<L> {
                 .verbatim(&format!("SELECT {row}, {} FROM {orders} WHERE {unpaid}", fragments.cursor))
                 .with_parameters(&format!("{after} AND {within}"))
                 .verbatim(&format!("{found} ORDER BY {}", fragments.order))
-                .with_parameters(" LIMIT ?2")
+                .with_parameters(" LIMIT ?3")
                 .finish()
         };
         // Asked before all else: of many orders with one deadline each page passes over those of the pages before, and what

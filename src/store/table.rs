@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use crate::{
     order::{IdKind, OrderId, Row},
     store::{
         Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings, Store,
-        StoreError, Transaction, Updated,
+        StoreError, Transaction, Updated, Window,
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
@@ -88,12 +88,6 @@ impl<D: Dialect> Table<D> {
     }
 }
 
-/// How far ahead to look, in microseconds: a century at most, so that no sum with a clock leaves the calendar.
-fn horizon_micros(ahead: Duration) -> i64 {
-    const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
-    i64::try_from(ahead.min(CENTURY).as_micros()).unwrap_or(i64::MAX)
-}
-
 #[async_trait]
 impl<D: Dialect> Store for Table<D> {
     fn id_kind(&self) -> IdKind {
@@ -133,18 +127,17 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         let mut session = self.connections.read().await?;
-        let (schema, ahead) = (self.schema(), horizon_micros(query.ahead));
+        let (schema, Window { from, until }) = (self.schema(), query.window);
         let due = &schema.statements.due;
         let mut paging = Paging::new(query, due.len());
         while let Some(read) = paging.next_read() {
             let statement = &due[read.status];
-            let limits = [ahead.into(), read.limit.into()];
+            let [until, from, limit] = [until, from, read.limit].map(Value::from);
             let rows = match read.after {
                 Some(Cursor { deadline, id, .. }) => {
-                    let [ahead, limit] = limits;
-                    session.read(&statement.next, &[ahead, limit, deadline.into(), id.as_str().into()]).await?
+                    session.read(&statement.next, &[until, from, limit, deadline.into(), id.as_str().into()]).await?
                 }
-                None => session.read(&statement.first, &limits).await?,
+                None => session.read(&statement.first, &[until, from, limit]).await?,
             };
             let row = |row| {
                 let mut columns = Columns::<D::Driver>::of(row);
@@ -155,13 +148,13 @@ impl<D: Dialect> Store for Table<D> {
         Ok(paging.finish())
     }
 
-    async fn count_overdue(&self) -> Result<u64> {
+    async fn count(&self, window: Window) -> Result<u64> {
         let mut session = self.connections.read().await?;
-        let mut overdue = 0;
+        let mut count = 0;
         for statement in &self.schema().statements.count_due {
-            overdue += number::<D>(&session.read(statement, &[Value::from(0)]).await?)?;
+            count += number::<D>(&session.read(statement, &[window.until, window.from].map(Value::from)).await?)?;
         }
-        Ok(overdue)
+        Ok(count)
     }
 
     async fn clock(&self) -> Result<ClockReading> {
@@ -181,6 +174,10 @@ impl<D: Dialect> Store for Table<D> {
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let schema = self.schema();
         Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
+    }
+
+    fn zone_matters(&self) -> bool {
+        self.schema().fragments.described.zone_matters
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {

@@ -196,7 +196,7 @@ impl Membership {
 /// What instances have in common that close the same orders: all that decides which these are, and when. What
 /// means another database on every host is told apart by the host's name.
 fn group(config: &Config) -> String {
-    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _ } = &config.orders;
+    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
     let Database { url, time_zone, timeout: _ } = &config.database;
     let text = url.to_string();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));

@@ -33,6 +33,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Clearance, Leave, Pending, Why},
+    config::{Config, Disputed, Span},
     order::{OrderId, Trigger, Verdict, judge},
     redis::{Commands, Expiries, Expiry},
     store::{Store, StoreError},
@@ -139,6 +140,14 @@ struct State {
 }
 
 impl Witness {
+    /// The witness that the configuration asks for, if it does.
+    #[must_use]
+    pub fn of(config: &Config, store: &Arc<dyn Store>, commands: &Commands) -> Option<Arc<Self>> {
+        let mapping = Mapping { zone_matters: store.zone_matters(), plus: config.orders.deadline.plus.map(Span::get) };
+        let witness = || Self::new(&config.redis.key_prefix, Arc::new(commands.clone()), Arc::new(Arc::clone(store)), mapping);
+        (config.orders.disputed == Disputed::Wait).then(|| Arc::new(witness()))
+    }
+
     /// A witness that asks for keys with this prefix.
     #[must_use]
     pub fn new(prefix: &str, keys: Arc<dyn Keys>, rows: Arc<dyn Rows>, mapping: Mapping) -> Self {

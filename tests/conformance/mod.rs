@@ -33,7 +33,7 @@ use std::{
 use order_closer::{
     config,
     order::{OrderId, Row, Verdict, judge},
-    store::{self, DueQuery, Limits, OpenError, Store, StoreError, Transaction},
+    store::{self, DueQuery, Limits, OpenError, Store, StoreError, Transaction, Window},
 };
 
 use crate::support::{Database, Kind, Settings, process};
@@ -84,6 +84,7 @@ macro_rules! exam {
             sweeping::pages_hold_every_order_once_oldest_first,
             sweeping::pages_of_text_ids,
             sweeping::only_what_is_within_the_horizon,
+            sweeping::only_what_is_in_the_window,
             sweeping::counts_what_is_overdue,
             names::reserved_and_mixed_case_names,
             names::a_qualified_table,
@@ -368,10 +369,15 @@ async fn close(store: &dyn Store, texts: &[&str]) -> u64 {
 
 /// All pages of the sweep: their rows, page by page.
 async fn sweep(store: &dyn Store, ahead: Duration, limit: u32) -> Vec<Vec<Row>> {
+    read(store, Window::until(ahead), limit).await
+}
+
+/// All pages of a window: their rows, page by page.
+async fn read(store: &dyn Store, window: Window, limit: u32) -> Vec<Vec<Row>> {
     let mut pages = Vec::new();
     let mut after = None;
     loop {
-        let page = store.due(&DueQuery { ahead, limit, after }).await.expect("what is due can be read");
+        let page = store.due(&DueQuery { window, limit, after }).await.expect("what is due can be read");
         pages.push(page.rows);
         assert!(pages.len() < 1_000, "the sweep does not end");
         match page.next {

@@ -1,6 +1,6 @@
 //! A server that takes no writes any more, as after a failover: nobody closes there, everybody may read.
 
-use order_closer::store::{DueQuery, Limits, Store, StoreError};
+use order_closer::store::{DueQuery, Limits, Store, StoreError, Window};
 
 use super::{Database, Kind, begin, close, ids, open, overdue_orders, plain_orders, settings};
 use crate::support::{mariadb::MariaDb, postgres::Postgres, wait};
@@ -9,7 +9,7 @@ use crate::support::{mariadb::MariaDb, postgres::Postgres, wait};
 async fn reads(store: &dyn Store) {
     assert_eq!(store.count_overdue().await, Ok(2));
     assert_eq!(store.look(&ids(store, &["2", "3"])).await.expect("rows can be read").len(), 2);
-    let query = DueQuery { ahead: std::time::Duration::ZERO, limit: 10, after: None };
+    let query = DueQuery { window: Window::overdue(None), limit: 10, after: None };
     assert_eq!(store.due(&query).await.expect("what is due can be read").rows.len(), 2);
     assert!(store.catalogue().await.is_ok());
 }

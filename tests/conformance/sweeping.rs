@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use order_closer::store::DueQuery;
+use order_closer::store::{DueQuery, Window};
 
 use super::{
-    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, open, overdue, overdue_orders, plain_orders, settings, sorted_ids,
-    sweep, time_type,
+    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, open, overdue, overdue_orders, plain_orders, read, settings,
+    sorted_ids, sweep, time_type,
 };
 use crate::support::wait;
 
@@ -103,6 +103,36 @@ pub async fn only_what_is_within_the_horizon(database: Database) {
     assert!(deadline > host_now() + 500_000_000 && deadline > third.now, "{third:?}");
 }
 
+/// A window has two ends, wherever its pages begin and however a time is written.
+pub async fn only_what_is_in_the_window(database: Database) {
+    plain_orders(&database).await;
+    for (id, seconds) in [(1, -90_000), (2, -3_600), (3, -60), (4, 600), (5, 1_200)] {
+        let moment = seconds_from_now(database.kind, seconds);
+        // With a T, and an hour further west.
+        let [one, other] = match database.kind {
+            Kind::Sqlite => [format!("replace({moment}, ' ', 'T')"), format!("strftime('%Y-%m-%d %H:%M:%S-01:00', {moment}, '-1 hour')")],
+            Kind::Postgres | Kind::MariaDb => [moment.clone(), moment],
+        };
+        database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES ({id}, 0, {one}), ({id}0, 0, {other})")).await;
+    }
+    let store = open(&settings(&database)).await;
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (window, expected) in [
+        (Window::ahead(minutes(15)), &["4", "40"][..]),
+        (Window::ahead(minutes(60)), &["4", "40", "5", "50"]),
+        (Window::overdue(Some(minutes(30))), &["3", "30"]),
+        (Window::overdue(Some(minutes(90))), &["2", "20", "3", "30"]),
+        (Window::overdue(None), &["1", "10", "2", "20", "3", "30"]),
+        (Window::older(minutes(30)), &["1", "10", "2", "20"]),
+        (Window::until(minutes(15)), &["1", "10", "2", "20", "3", "30", "4", "40"]),
+    ] {
+        for limit in [1, 3, 100] {
+            assert_eq!(sorted_ids(&read(&*store, window, limit).await.concat()), expected, "{window:?} in pages of {limit}");
+        }
+        assert_eq!(store.count(window).await, Ok(expected.len() as u64), "{window:?}");
+    }
+}
+
 pub async fn counts_what_is_overdue(database: Database) {
     plain_orders(&database).await;
     let store = open(&settings(&database).set("orders.unpaid", vec![0, 2])).await;
@@ -168,11 +198,27 @@ async fn reads_only_what_is_due_by(mut database: Database, index: &str) {
     for _ in 0..3 {
         assert_eq!(sweep(&*store, Duration::from_secs(2), 10).await.concat().len(), 30);
     }
-    let page = store.due(&DueQuery { ahead: Duration::ZERO, limit: 5, after: None }).await.expect("what is due can be read");
+    let page = store.due(&DueQuery { window: Window::overdue(None), limit: 5, after: None }).await.expect("what is due can be read");
     assert_eq!(page.rows.len(), 5);
     store.close().await;
     let read = rows_read_since(&database, before, 95).await;
     assert!(read < 1_000, "{read} rows were read to find 95");
+    looking_ahead_reads_no_backlog(&database).await;
+}
+
+/// However much is overdue.
+async fn looking_ahead_reads_no_backlog(database: &Database) {
+    database.execute("UPDATE orders SET status = 0 WHERE order_no >= 10000").await;
+    let soon = seconds_from_now(database.kind, 600);
+    database.execute(&format!("UPDATE orders SET expires_at = {soon} WHERE order_no BETWEEN 100 AND 104")).await;
+    let store = open(&settings(database)).await;
+    let before = settled_rows_read(database).await;
+    for _ in 0..3 {
+        assert_eq!(read(&*store, Window::ahead(Duration::from_secs(900)), 10).await.concat().len(), 5);
+    }
+    store.close().await;
+    let read = rows_read_since(database, before, 15).await;
+    assert!(read < 500, "{read} rows were read to find 15");
 }
 
 /// A reading that no longer changes: servers count with delay.

@@ -80,33 +80,37 @@ impl DeadlineColumn {
         format!("CASE WHEN {condition} THEN CAST(LEAST({micros} + {plus}, {LATEST_DEADLINE_MICROS}) AS SIGNED) END")
     }
 
-    /// The condition that the deadline is real and at most ?1 microseconds away. The column stands bare, so that an
+    /// The condition that the deadline is real and from ?2 to ?1 microseconds away. The column stands bare, so that an
     /// index on it serves.
     pub(super) fn within(&self, plus: i64) -> String {
         // Decimal arithmetic, exact to the microsecond.
-        let micros = format!("({NOW} + ?1 - {plus})");
+        let micros = |away: &str| format!("({NOW} + {away} - {plus})");
+        let seconds = |away: &str| format!("({} * 0.000001)", micros(away));
         // FROM_UNIXTIME is NULL beyond 2038 on many servers.
-        let far = format!("NOW(6) + INTERVAL (?1 - {plus}) MICROSECOND");
-        let seconds = format!("({micros} * 0.000001)");
+        let far = |away: &str| format!("NOW(6) + INTERVAL ({away} - {plus}) MICROSECOND");
+        // The same before 1970; an hour that is there twice may make it an hour too early.
+        let from = format!("COALESCE(FROM_UNIXTIME(GREATEST({}, 0)), {})", seconds("?2"), far("?2"));
+        let (until, far) = (seconds("?1"), far("?1"));
         match self {
             Self::Absolute { column } => format!(
                 // The bound is a local time, and where that means two moments, the server takes the first.
-                "{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= COALESCE(FROM_UNIXTIME({seconds}) \
-                 + INTERVAL GREATEST({seconds} - UNIX_TIMESTAMP(FROM_UNIXTIME({seconds})), 0) SECOND, {far})"
+                "{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} >= {from} AND {column} <= COALESCE(FROM_UNIXTIME({until}) \
+                 + INTERVAL GREATEST({until} - UNIX_TIMESTAMP(FROM_UNIXTIME({until})), 0) SECOND, {far})"
             ),
-            Self::Local { column } => {
-                format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= COALESCE(FROM_UNIXTIME({seconds}), {far})")
-            }
+            Self::Local { column } => format!(
+                "{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} >= {from} AND {column} <= COALESCE(FROM_UNIXTIME({until}), {far})"
+            ),
             Self::Epoch { column, unit, number } => {
                 let earliest = EARLIEST_DEADLINE_SECS * 1_000_000 / unit.micros();
-                let scaled = match unit {
-                    EpochUnit::Seconds => seconds,
-                    EpochUnit::Milliseconds => format!("({micros} * 0.001)"),
+                let scaled = |away: &str| match unit {
+                    EpochUnit::Seconds => seconds(away),
+                    EpochUnit::Milliseconds => format!("({} * 0.001)", micros(away)),
                 };
-                match number {
-                    Number::Integer => format!("{column} >= {earliest} AND {column} <= FLOOR({scaled})"),
-                    Number::Decimal | Number::Double => format!("{column} >= {earliest} AND {column} <= {scaled}"),
-                }
+                let whole = |away: &str| match number {
+                    Number::Integer => format!("FLOOR({})", scaled(away)),
+                    Number::Decimal | Number::Double => scaled(away),
+                };
+                format!("{column} >= {earliest} AND {column} >= {} AND {column} <= {}", whole("?2"), whole("?1"))
             }
         }
     }
@@ -135,12 +139,12 @@ impl DeadlineColumn {
         }
     }
 
-    /// The condition that a row comes after a cursor's in the order of (deadline, id): ?3, and ?4 as `parameter`
+    /// The condition that a row comes after a cursor's in the order of (deadline, id): ?4, and ?5 as `parameter`
     /// has it.
     pub(super) fn after(&self, id: &str, parameter: &str) -> String {
         match self {
             Self::Absolute { column } => {
-                let last = "CAST(?3 AS DECIMAL(20, 6))";
+                let last = "CAST(?4 AS DECIMAL(20, 6))";
                 format!(
                     // A coarse bound for the index, and an exact one: these servers compare local times, and where
                     // clocks are about to be put back, later rows have earlier ones.
@@ -148,11 +152,11 @@ impl DeadlineColumn {
                      AND UNIX_TIMESTAMP({column}) >= {last} AND (UNIX_TIMESTAMP({column}) > {last} OR {id} > {parameter})"
                 )
             }
-            Self::Local { column } => format!("{column} >= ?3 AND ({column} > ?3 OR {id} > {parameter})"),
+            Self::Local { column } => format!("{column} >= ?4 AND ({column} > ?4 OR {id} > {parameter})"),
             Self::Epoch { column, number, .. } => {
                 let last = match number {
-                    Number::Integer | Number::Decimal => "CAST(?3 AS DECIMAL(65, 30))",
-                    Number::Double => "(?3 + 0e0)",
+                    Number::Integer | Number::Decimal => "CAST(?4 AS DECIMAL(65, 30))",
+                    Number::Double => "(?4 + 0e0)",
                 };
                 format!("{column} >= {last} AND ({column} > {last} OR {id} > {parameter})")
             }

@@ -47,14 +47,14 @@ impl IdColumn {
         }
     }
 
-    /// The parameter ?4, the text of an id, as a value to compare the column with.
+    /// The parameter ?5, the text of an id, as a value to compare the column with.
     pub(super) fn cursor(self) -> &'static str {
         match self {
-            Self::Signed => "CAST(?4 AS SIGNED)",
-            Self::Unsigned => "CAST(?4 AS UNSIGNED)",
-            Self::Decimal => "CAST(?4 AS DECIMAL(65))",
-            Self::Text | Self::Uuid => "?4",
-            Self::PackedUuid => "UNHEX(REPLACE(?4, '-', ''))",
+            Self::Signed => "CAST(?5 AS SIGNED)",
+            Self::Unsigned => "CAST(?5 AS UNSIGNED)",
+            Self::Decimal => "CAST(?5 AS DECIMAL(65))",
+            Self::Text | Self::Uuid => "?5",
+            Self::PackedUuid => "UNHEX(REPLACE(?5, '-', ''))",
         }
     }
 

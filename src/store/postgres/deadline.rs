@@ -52,10 +52,16 @@ impl DeadlineColumn {
         }
     }
 
-    /// The condition that the deadline is real and at most `horizon` microseconds away. The column
-    /// stands bare, so that an index on it serves.
-    pub(super) fn within(&self, horizon: &str, plus: i64) -> String {
-        let bound = self.bound(horizon, plus);
+    /// The condition that the deadline is real, and from `from` to `until` microseconds away. The column stands bare, so that
+    /// an index on it serves.
+    pub(super) fn within(&self, from: &str, until: &str, plus: i64) -> String {
+        let (Self::Absolute { column } | Self::Local { column } | Self::Epoch { column, .. }) = self;
+        format!("{} AND {column} >= {}", self.real_until(until, plus), self.bound(from, plus))
+    }
+
+    /// The same however long ago it was.
+    pub(super) fn real_until(&self, until: &str, plus: i64) -> String {
+        let bound = self.bound(until, plus);
         match self {
             Self::Absolute { column } | Self::Local { column } => format!("{column} >= '{EARLIEST_DEADLINE_TEXT}' AND {column} <= {bound}"),
             Self::Epoch { column, unit } => {

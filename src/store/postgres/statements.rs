@@ -103,9 +103,9 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         is_unpaid,
         is_due,
         close_due,
-        within: vec![due.within("?1", plus)],
-        still_within: vec![due.within("?1", plus)],
-        after: format!("({deadline_name}, {id_name}) > (?3::text::{}, ?4::text::{id_type})", deadline.cast),
+        within: vec![due.within("?2", "?1", plus)],
+        still_within: vec![due.within("?2", "?1", plus)],
+        after: format!("({deadline_name}, {id_name}) > (?4::text::{}, ?5::text::{id_type})", deadline.cast),
         cursor: format!("{deadline_name}::text"),
         stored: format!("{deadline_name}::text"),
         valid: format!("{id_name} IS NOT NULL"),
@@ -116,7 +116,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         names,
         literals,
     };
-    let swept = format!("{} AND {}{filter}", fragments.any_swept, due.within("0", plus));
+    let swept = format!("{} AND {}{filter}", fragments.any_swept, due.real_until("0", plus));
     Ok((Table { oid, relation, id_type, swept }, fragments))
 }
 

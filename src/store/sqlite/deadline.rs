@@ -14,6 +14,9 @@ use crate::{
 /// The statement's beginning in microseconds since 1970; SQLite's clock counts milliseconds.
 pub(super) const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
+/// The most seconds by which two zones differ, from -12:00 to +14:00.
+const WIDEST: i64 = 26 * 3_600;
+
 /// What SQLite passes over at the end of a time.
 const BLANKS: &str = "char(9, 10, 11, 12, 13, 32)";
 
@@ -75,30 +78,44 @@ impl DeadlineColumn {
         format!("CASE WHEN {condition} THEN CAST(min({micros} + {plus}, {LATEST_DEADLINE_MICROS}) AS INTEGER) END")
     }
 
-    /// Conditions that together find the rows whose deadline is real and at most ?1 microseconds away, none
-    /// of them twice. The column stands bare, so that an index on it serves, from `last` on if that is given.
+    /// Conditions that together find the rows whose deadline is real and from ?2 to ?1 microseconds away, none of them
+    /// twice. The column stands bare, so that an index on it serves, from `last` on if that is given.
     pub(super) fn within(&self, plus: i64, last: Option<&str>) -> Vec<String> {
+        // Of several lower bounds SQLite would take any for the index.
         let from = |otherwise: String| last.map_or(otherwise, ToOwned::to_owned);
         match self {
             Self::Text { column, east } => {
-                let seconds = format!("({NOW} + ?1 - {plus}) / 1000000 + {east}");
-                let bound = |format: &str| format!("strftime('{format}', {seconds}, 'unixepoch')");
-                let exactly = format!("{} <= {NOW} + ?1", self.micros(plus));
+                let bound = |format: &str, away: &str, less: i64| {
+                    format!("strftime('{format}', ({NOW} + {away} - {plus}) / 1000000 + {east} - {less}, 'unixepoch')")
+                };
+                let (blank, tee, end) = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "Z");
+                let exactly = format!("{} BETWEEN {NOW} + ?2 AND {NOW} + ?1", self.micros(plus));
+                // What has a zone of its own may read as up to so much earlier; what has none is not worth a second look.
+                // A mere date comes before its own midnight.
+                let earlier = |format: &str| format!("max('{EARLIEST_DEADLINE_TEXT}', {})", bound(format, "?2", WIDEST));
+                let worth = |format: &str| format!("({column} >= {} OR {})", bound(format, "?2", 1), own_zone(column));
                 vec![
                     // 'T' comes after ' ', so this reads what was written with a T on the days before, too. 'Z'
                     // comes after whatever may follow the seconds.
                     format!(
-                        "{column} >= {} AND {column} <= {} AND {exactly}",
-                        from(format!("'{EARLIEST_DEADLINE_TEXT}'")),
-                        bound("%Y-%m-%d %H:%M:%SZ")
+                        "{column} >= {} AND {column} <= {} || '{end}' AND {} AND {exactly}",
+                        from(earlier(blank)),
+                        bound(blank, "?1", 0),
+                        worth(blank)
                     ),
                     // With a T, on the bound's own day.
-                    format!("{column} >= {} AND {column} <= {} AND {exactly}", from(bound("%Y-%m-%dT")), bound("%Y-%m-%dT%H:%M:%SZ")),
+                    format!(
+                        "{column} >= {} AND {column} <= {} || '{end}' AND {} AND {exactly}",
+                        from(format!("max({}, {})", earlier(tee), bound("%Y-%m-%dT", "?1", 0))),
+                        bound(tee, "?1", 0),
+                        worth(tee)
+                    ),
                 ]
             }
             Self::Epoch { column, unit } => {
-                let from = from(earliest(*unit).to_string());
-                vec![format!("{column} >= {from} AND {column} <= ({NOW} + ?1 - {plus}) / {}.0", unit.micros())]
+                let bound = |away: &str| format!("({NOW} + {away} - {plus}) / {}.0", unit.micros());
+                let from = from(format!("max({}, {})", earliest(*unit), bound("?2")));
+                vec![format!("{column} >= {from} AND {column} <= {}", bound("?1"))]
             }
         }
     }
@@ -129,11 +146,11 @@ impl DeadlineColumn {
         Some((format!("{} IS NOT NULL AND {column} <> {trimmed}", self.micros(0)), format!("{column} = {trimmed}")))
     }
 
-    /// ?3, the column's text from a [`crate::store::Cursor`], as a value to compare the column with.
+    /// ?4, the column's text from a [`crate::store::Cursor`], as a value to compare the column with.
     pub(super) fn cursor(&self) -> &'static str {
         match self {
-            Self::Text { .. } => "?3",
-            Self::Epoch { .. } => "CAST(?3 AS NUMERIC)",
+            Self::Text { .. } => "?4",
+            Self::Epoch { .. } => "CAST(?4 AS NUMERIC)",
         }
     }
 

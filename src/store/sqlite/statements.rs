@@ -63,12 +63,12 @@ pub(super) async fn read(
     // Text is compared twice: by the column's collation, for its index, and by its bytes, so that no other spelling passes.
     // To the column's own collation two orders may be one, and a page would end between them.
     let (valid, exactly, ordered_id, last_id) = match id_kind {
-        IdKind::Integer { .. } => (format!("typeof({id}) = 'integer'"), String::new(), id.clone(), "CAST(?4 AS INTEGER)"),
+        IdKind::Integer { .. } => (format!("typeof({id}) = 'integer'"), String::new(), id.clone(), "CAST(?5 AS INTEGER)"),
         IdKind::Text { .. } | IdKind::Uuid => (
             format!("typeof({id}) IN ('text', 'integer')"),
             format!(" AND CAST({id} AS BLOB) IN (SELECT CAST(value AS BLOB) FROM json_each(?1))"),
             format!("{id} COLLATE BINARY"),
-            "?4",
+            "?5",
         ),
     };
     let has_status = |literals: &[String]| {

@@ -183,7 +183,7 @@ async fn a_user_with_few_rights() {
     let (_shop, settings) = shop_and_settings(&redis).await;
     let settings = settings.set("redis.url", redis.url_as("closer", SECRET));
     let report = Report::of(&settings, 0).await;
-    assert_eq!(report.wrong(), ["redis", "clocks", "notifications", "eviction", "persistence"]);
+    assert_eq!(report.wrong(), ["redis", "clocks", "notifications", "eviction", "persistence", "rows and keys"]);
     report.assert("probe key", "ok", "its notification came");
     let advice: Vec<&str> = ["redis", "clocks", "notifications"].map(|name| report.fix(name)).into();
     assert!(advice[0].contains("+info") && advice[1].contains("+time") && advice[2].contains("+config|get"), "{advice:?}");

@@ -1,0 +1,137 @@
+//! Reads what falls due within the next seconds, so that the pacer knows of each order before its deadline.
+//!
+//! A small query at a fixed rate: each look reaches twice as far as the time until the next, so that one may fail. It is slowed
+//! only while its query times out again and again, as [`super::rest`] has it. What no look has seen, because it was written too
+//! late or the table could not be read, the sweep finds.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{
+    close::Inbox,
+    store::{Store, StoreError, Window},
+    trigger::{
+        clock::DatabaseClock,
+        pacer::Upcoming,
+        pages::{PageRead, Pages},
+        rest::{Cost, Rest},
+        slow::{self, Turns},
+        witness::Witness,
+    },
+};
+
+/// The shortest time between two looks.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// A look that takes long makes the next reach further, but no further than this: more rows are more pages.
+const FURTHEST: Duration = Duration::from_mins(1);
+
+/// Looks ahead until it is told to stop.
+#[derive(Debug)]
+pub struct LookAhead {
+    /// The orders.
+    pub store: Arc<dyn Store>,
+    /// Who remembers which of them were settled.
+    pub inbox: Arc<Inbox>,
+    /// Who compares them with their keys before that.
+    pub witness: Option<Arc<Witness>>,
+    /// Who waits for them to fall due.
+    pub upcoming: mpsc::Sender<Vec<Upcoming>>,
+    /// How far ahead, how many at a time.
+    pub settings: crate::config::Sweep,
+    /// Who else may be slow.
+    pub turns: Arc<Turns>,
+    /// When to stop.
+    pub stop: CancellationToken,
+}
+
+impl LookAhead {
+    /// Looks again and again.
+    pub async fn run(self) {
+        tokio::select! {
+            () = self.look_again_and_again() => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    async fn look_again_and_again(&self) {
+        let ahead = self.settings.ahead.get();
+        if ahead.is_zero() {
+            return std::future::pending().await;
+        }
+        let pause = (ahead / 2).max(SHORTEST);
+        let (mut away, mut was_slow, mut clock, mut took) = (false, false, DatabaseClock::default(), Duration::ZERO);
+        let mut rest = Rest::new(pause);
+        loop {
+            let _turn = if rest.is_slow() { Some(self.turns.take().await) } else { None };
+            let began = Instant::now();
+            let looked = self.run_once(ahead + took.min(FURTHEST), &mut clock).await;
+            took = began.elapsed();
+            let mut cost = Cost::default();
+            match looked {
+                Ok(seen) => {
+                    if std::mem::take(&mut away) {
+                        info!("looking ahead again");
+                    }
+                    debug!(seen, "looked ahead");
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut away, true) {
+                        warn!(%error, "the look-ahead failed, and what falls due is found when it is overdue; trying again");
+                    }
+                    if slow::is_slow(self.store.as_ref(), &error).await {
+                        cost.page(took);
+                    }
+                }
+            }
+            let rests = rest.after(&cost);
+            if rest.is_slow() && !was_slow {
+                slow::say(self.store.as_ref(), "look-ahead", rests).await;
+            }
+            was_slow = rest.is_slow();
+            let at = if was_slow { Instant::now() + rests } else { began + pause.max(took + SHORTEST) };
+            tokio::time::sleep_until(at).await;
+        }
+    }
+
+    /// One look; returns how many orders it saw.
+    ///
+    /// # Errors
+    /// As the database says; what was seen until then has been passed on.
+    async fn run_once(&self, ahead: Duration, clock: &mut DatabaseClock) -> Result<usize, StoreError> {
+        let mut pages = Pages::of(self.store.as_ref(), Window::ahead(ahead), self.settings.page);
+        let mut seen = 0;
+        while let Some(page) = pages.next().await? {
+            if let Some(row) = page.rows.first()
+                && clock.learn(row.now, page.asked, page.answered)
+            {
+                let reading = self.store.clock().await?;
+                let answered = Instant::now();
+                clock.learn(reading.micros, answered - reading.round_trip, answered);
+            }
+            seen += page.rows.len();
+            self.pass_on(page, clock).await;
+        }
+        Ok(seen)
+    }
+
+    /// All that is seen ahead passes here.
+    async fn pass_on(&self, page: PageRead, clock: &DatabaseClock) {
+        let mut upcoming = Vec::with_capacity(page.rows.len());
+        for row in page.rows {
+            let Some(deadline) = row.deadline else { continue };
+            self.inbox.reopen(&row.id, page.asked);
+            upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered) });
+        }
+        if let Some(witness) = &self.witness {
+            witness.foresee(upcoming.iter().map(|order| (order.id.clone(), order.deadline)).collect());
+        }
+        if !upcoming.is_empty() {
+            // Fails only when the pacer has stopped, and then so do we.
+            self.upcoming.send(upcoming).await.ok();
+        }
+    }
+}
