@@ -121,7 +121,8 @@ impl Shop {
                 format!("UPDATE inventory SET available = available + released.quantity FROM {released} WHERE inventory.sku = released.sku")
             }
             Kind::MariaDb => format!(
-                "UPDATE inventory JOIN {released} ON inventory.sku = released.sku SET inventory.available = inventory.available + released.quantity"
+                "UPDATE {released} STRAIGHT_JOIN inventory FORCE INDEX (PRIMARY) ON inventory.sku = released.sku \
+                     SET inventory.available = inventory.available + released.quantity"
             ),
         })
     }

@@ -14,15 +14,15 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Clearances, Closer, Follow, Inbox, Outage, Stats, Summary, Why, Worker},
     config::Config,
     events::{self, Pruner, Relay},
-    redis::{Commands, RedisError},
-    store::{self, Obstacle, OpenError, Store, StoreError},
-    trigger::{KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, Witness, ZoneWatch},
+    redis::Commands,
+    store::{self, Obstacle, OpenError, Rehearsed, Store, StoreError},
+    trigger::{Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, Witness, ZoneWatch},
 };
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
@@ -71,6 +71,16 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     for Obstacle { what, fix, .. } in store.obstacles() {
         warn!(reason = what, fix, "orders may never close");
     }
+    match store::rehearse_on_an_order(store.as_ref()).await {
+        Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
+        Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
+        Rehearsed::Refused { id, reason, lacking: true } => {
+            error!(order = %id, reason, "a closure was tried on this order, and what it lacks every order will lack");
+        }
+        Rehearsed::Refused { id, reason, lacking: false } => {
+            warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
+        }
+    }
     let mut daemon = Daemon::start(config, store)?;
     tokio::select! {
         () = signals.next() => {}
@@ -98,7 +108,7 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
                     "the database refuses what orders and close.sql in the configuration make of its tables: {reason}"
                 )));
             }
-            Err(OpenError::Store(error)) => error.to_string(),
+            Err(error @ (OpenError::Zone(_) | OpenError::Store(_))) => error.to_string(),
         };
         if known.as_ref() != Some(&reason) {
             warn!(reason, "waiting for the database");
@@ -114,6 +124,9 @@ async fn open_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
 /// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
+    if let Some(reason) = store.zone_changed().await? {
+        return Err(OpenError::Zone(reason));
+    }
     store::tables_for(&config.events, store.as_ref())?;
     let began = Instant::now();
     loop {
@@ -138,12 +151,13 @@ struct Daemon {
 
 impl Daemon {
     fn start(config: &Config, store: Arc<dyn Store>) -> Result<Self, RunError> {
-        let commands = Commands::new(&config.redis).map_err(|RedisError(reason)| RunError::Configuration(reason))?;
+        let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
         let stop = CancellationToken::new();
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
-        let peers = Arc::new(Membership::new(config));
+        let peers = Arc::new(Membership::default());
+        let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let witness = Witness::of(config, &store, &commands);
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
@@ -158,7 +172,8 @@ impl Daemon {
             later,
             closed,
             stats: Arc::clone(&stats),
-            outage: Arc::new(Outage::new(Arc::clone(&store))),
+            outage: Arc::clone(&outage),
+            rejections: Arc::default(),
             follow: Follow::Daemon,
             stop: stop.clone(),
         };
@@ -204,7 +219,15 @@ impl Daemon {
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
         others.spawn(listener.run());
-        others.spawn(peers.run(commands, Arc::clone(&inbox), Arc::clone(&stats), stop.clone()));
+        others.spawn(peers.run(Heart {
+            config: config.clone(),
+            commands,
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            stats: Arc::clone(&stats),
+            outage,
+            stop: stop.clone(),
+        }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         spawn_events(config, &store, &closed_rx, &stop, &mut others)?;
         others.spawn(summaries(Arc::clone(&stats), Arc::clone(&inbox), config.log.summary.get(), stop.clone()));
@@ -262,6 +285,9 @@ fn spawn_events(
         }
         return Ok(());
     }
+    if store.outbox().is_outdated() {
+        error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
+    }
     others.spawn(Pruner { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
     // What was recorded while events were enabled is still told.
     for target in events::targets(config).map_err(RunError::Configuration)? {
@@ -305,6 +331,7 @@ fn log_summary(summary: &Summary, inbox: &Inbox, message: &'static str) {
         heard = summary.heard,
         ignored = summary.ignored,
         lost = summary.lost,
+        dropped = summary.dropped,
         waiting = inbox.waiting(),
         disputed = inbox.waits(Why::Disputed),
         "{message}"

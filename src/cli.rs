@@ -15,6 +15,7 @@ mod reconcile;
 use std::{env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
+use tracing::error;
 
 use crate::{
     app::{self, RunError},
@@ -52,11 +53,7 @@ enum Command {
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
-    Check {
-        /// Print one JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    Check(check::Arguments),
     /// Write the key of an order, as an order service would.
     Arm {
         /// The order's id.
@@ -123,7 +120,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Misfit(misfit) => Self::new(Exit::Configuration, misfit.to_string()),
+            OpenError::Misfit(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
             OpenError::Store(error) => error.into(),
         }
     }
@@ -158,7 +155,7 @@ impl From<RunError> for Failure {
     }
 }
 
-type Outcome = Result<Exit, Failure>;
+type CommandResult = Result<Exit, Failure>;
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -190,18 +187,18 @@ fn code(exit: Exit) -> ExitCode {
     ExitCode::from(exit as u8)
 }
 
-fn dispatch(arguments: Arguments) -> Outcome {
+fn dispatch(arguments: Arguments) -> CommandResult {
     if let Command::Demo(demo) = arguments.command {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));
     }
     let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
     let settings = &loaded.config;
-    logs::start(&loaded)?;
+    let _log = logs::start(&loaded)?;
     match arguments.command {
-        Command::Run => runtime(settings.close.workers + 2)?.block_on(app::run(settings)).map(|()| Exit::Done).map_err(Failure::from),
+        Command::Run => run(settings),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
-        Command::Check { json } => runtime(2)?.block_on(check::run(settings, json)),
+        Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
@@ -221,6 +218,19 @@ async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>
             None
         }
     }
+}
+
+/// Runs the daemon, whose last word is a line of its log, as all its others are.
+fn run(settings: &Config) -> CommandResult {
+    logs::log_panics();
+    let runtime = runtime(settings.close.workers + 2)?;
+    let ended = runtime.block_on(app::run(settings));
+    // Threads that ask a silent name server are not waited for.
+    runtime.shutdown_background();
+    let Err(error) = ended else { return Ok(Exit::Done) };
+    let Failure { exit, message } = error.into();
+    error!(reason = message, exit = exit as u8, "order-closer can't go on");
+    Ok(exit)
 }
 
 /// Reads an order's id as somebody has written it.

@@ -24,7 +24,7 @@ pub use stream::Entries;
 pub use target::{Answer, Target};
 pub use webhook::Endpoint;
 
-use crate::{config::Config, redis::RedisError};
+use crate::config::Config;
 
 /// All targets of the configuration.
 ///
@@ -36,7 +36,7 @@ pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
         targets.push(Arc::new(Endpoint::new(webhook)?));
     }
     if let Some(stream) = &config.events.stream {
-        let entries = Entries::new(&config.redis, stream).map_err(|RedisError(reason)| reason)?;
+        let entries = Entries::new(&config.redis, stream).map_err(|error| error.to_string())?;
         targets.push(Arc::new(entries));
     }
     Ok(targets)

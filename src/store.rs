@@ -19,6 +19,7 @@ mod obstacles;
 mod outbox;
 mod paging;
 mod postgres;
+mod rehearsal;
 mod session;
 mod sqlite;
 mod statement;
@@ -34,10 +35,12 @@ pub use outbox::{
     Address, Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
     VERSION as TABLES_VERSION, instance,
 };
+pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use tokio::sync::watch;
 
 use crate::{
     config::{Config, Database, DatabaseUrl, Events, Rule},
@@ -132,6 +135,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
 
+    /// What tells this database from every other one, over whatever connection and by whatever name it is reached. It changes
+    /// when another takes its place.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn identity(&self) -> Result<String, StoreError>;
+
     /// Whether it is another database than when this was asked last, or when the store was opened: a restored backup, or
     /// a standby that took over.
     ///
@@ -198,15 +208,21 @@ pub trait Store: fmt::Debug + Send + Sync {
     fn zone_matters(&self) -> bool;
 
     /// Asks the server, over a connection that sets no zone, whether it reads times without a zone otherwise than when the
-    /// store was opened, and says how. `None` also where no deadline depends on it.
+    /// store was opened, or than our tables remember, and says how. While it does, closing is stopped: [`Store::begin`] and
+    /// [`Store::reach`] say that the store is unavailable, and why. `None` also where no deadline depends on it.
     ///
     /// # Errors
-    /// As the database says, sorted: nothing is known then.
+    /// As the database says, sorted: nothing is known then, and nothing changes.
     async fn zone_changed(&self) -> Result<Option<String>, StoreError>;
 
-    /// Stops closing for this reason, or lets it go on: while it is stopped, [`Store::begin`] and [`Store::reach`] say that the
-    /// store is unavailable, and why.
-    fn halt(&self, reason: Option<String>);
+    /// Why closing is stopped, while it is.
+    fn halted(&self) -> watch::Receiver<Option<String>>;
+
+    /// A table that a closure may write and that has no transactions, if there is one: what is written there is never undone.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn without_transactions(&self) -> Result<Option<String>, StoreError>;
 
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;
@@ -281,6 +297,24 @@ pub trait Transaction: Send {
     /// # Errors
     /// As the database says, sorted.
     async fn update(&mut self, ids: &[OrderId]) -> Result<Updated, StoreError>;
+
+    /// The same for orders that may not be due yet; for a rehearsal, which rolls back.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn update_early(&mut self, ids: &[OrderId]) -> Result<Updated, StoreError>;
+
+    /// Checks at once what would be checked at the commit, where that can be: deferred constraints and triggers.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn check_deferred(&mut self) -> Result<(), StoreError>;
+
+    /// How many of these orders have the closed status.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64, StoreError>;
 
     /// Whether closures are recorded as events: `events.enabled` is set, and our tables are there.
     fn records(&self) -> bool;
@@ -364,34 +398,8 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
     };
     opened.map_err(|error| match error {
         OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) => error,
+        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Zone(_) => error,
     })
-}
-
-/// Runs every statement of a closure with no orders and rolls it back, so that a wrong column, a syntax
-/// error in the user's SQL or a missing right shows before the first order is due.
-///
-/// # Errors
-/// As the database says, sorted.
-pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
-    let mut transaction = store.begin(Limits::BRIEF).await?;
-    let rehearsed = run_all(transaction.as_mut()).await;
-    transaction.rollback().await;
-    rehearsed
-}
-
-async fn run_all(transaction: &mut dyn Transaction) -> Result<(), StoreError> {
-    transaction.close_due(&[]).await?;
-    transaction.lock(&[]).await?;
-    transaction.peek(&[]).await?;
-    transaction.update(&[]).await?;
-    transaction.included(&[]).await?;
-    transaction.record(&[]).await?;
-    match transaction.run_close_sql(&[]).await {
-        // What reads a whole table, as some statements do for no orders, meets rows that others hold: it was understood.
-        Err(StoreError::Locked(_)) => Ok(()),
-        ran => ran,
-    }
 }
 
 /// Refuses to close orders without recording it when that is what the configuration asks for.

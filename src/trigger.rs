@@ -14,13 +14,14 @@ mod pages;
 mod rest;
 mod slow;
 mod sweep;
+mod wheel;
 mod witness;
 mod zone;
 
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Listener, SessionEnd};
 pub use look_ahead::LookAhead;
-pub use membership::Membership;
+pub use membership::{Heart, Membership};
 pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use slow::Turns;

@@ -42,7 +42,7 @@ fn found(inbox: &Inbox, number: usize) -> Offer {
 }
 
 async fn take(inbox: &Inbox, max: usize) -> Vec<String> {
-    let batch = inbox.take(max).await.expect("the inbox is open");
+    let batch = inbox.take(max).await.expect("the inbox is open").orders;
     batch.into_iter().map(|pending| pending.id.to_string()).collect()
 }
 
@@ -74,7 +74,7 @@ fn rejected() -> Outcome {
 /// Brings these orders into the lane `alone`, and takes them from it.
 async fn suspects(inbox: &Inbox, range: impl IntoIterator<Item = usize>) -> Vec<Pending> {
     due(inbox, range);
-    let batch = inbox.take(1_000).await.expect("the inbox is open");
+    let batch = inbox.take(1_000).await.expect("the inbox is open").orders;
     let count = batch.len();
     inbox.isolate(batch, true);
     let mut taken = Vec::new();
@@ -95,7 +95,7 @@ async fn an_id_is_held_once_until_it_is_settled_and_remembered_then() {
     let inbox = inbox(10);
     assert_eq!(hint(&inbox, 1), Offer::Queued);
     assert_eq!(hint(&inbox, 1), Offer::Known, "it is queued");
-    let batch = inbox.take(10).await.expect("the inbox is open");
+    let batch = inbox.take(10).await.expect("the inbox is open").orders;
     assert_eq!(found(&inbox, 1), Offer::Known, "it is in hand");
     settle(&inbox, batch[0].clone(), closed());
     assert_eq!(hint(&inbox, 1), Offer::Known, "it was just settled");
@@ -109,7 +109,7 @@ async fn what_the_table_shows_unpaid_overrides_an_older_memory_only() {
     let inbox = inbox(10);
     let before = Instant::now();
     due(&inbox, [1]);
-    let batch = inbox.take(1).await.expect("the inbox is open");
+    let batch = inbox.take(1).await.expect("the inbox is open").orders;
     advance(Duration::from_millis(1)).await;
     settle(&inbox, batch[0].clone(), closed());
     assert_eq!(inbox.offer_found(&row(1, 0), Trigger::Sweep, before), Offer::Known, "the table was read before the order was settled");
@@ -121,7 +121,7 @@ async fn what_the_table_shows_unpaid_overrides_an_older_memory_only() {
 async fn an_order_that_is_open_again_is_heard_of_again() {
     let inbox = inbox(10);
     due(&inbox, [1]);
-    let batch = inbox.take(1).await.expect("the inbox is open");
+    let batch = inbox.take(1).await.expect("the inbox is open").orders;
     settle(&inbox, batch[0].clone(), closed());
     advance(Duration::from_millis(1)).await;
     inbox.reopen(&id(1), Instant::now());
@@ -170,11 +170,39 @@ async fn a_flood_of_hints_holds_up_no_fact() {
     let inbox = inbox(100);
     let dropped = (1_000..2_000).filter(|number| hint(&inbox, *number) == Offer::Full).count();
     assert_eq!(dropped, 975, "hints have a limit of their own");
+    assert!(!sweep_was_wanted(&inbox).await, "nobody knows of an order that is due");
     assert_eq!(due(&inbox, [1]), Offer::Queued);
     assert_eq!(found(&inbox, 2), Offer::Queued);
     assert_eq!(take(&inbox, 10).await, ["1"]);
     assert_eq!(take(&inbox, 10).await, ["2"]);
     assert_eq!(take(&inbox, 10).await.len(), 10, "and then the hints");
+}
+
+/// A worker is left for what falls due; when the crowd's is free, the next of it are handed out.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_of_hints_has_one_worker_and_a_few_need_none() {
+    let inbox = inbox(10_000);
+    for number in 0..2_000 {
+        hint(&inbox, number);
+    }
+    let first = inbox.take(1_000).await.expect("the inbox is open");
+    assert!((1..=250).contains(&first.orders.len()), "a short batch");
+    let mut second = std::pin::pin!(inbox.take(1_000));
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut second).await.is_err(), "another is in hand");
+    due(&inbox, [5_000]);
+    assert_eq!(numbers(&second.await.expect("the inbox is open").orders), ["5000"]);
+    let mut third = std::pin::pin!(inbox.take(1_000));
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut third).await.is_err());
+    drop(first);
+    let third = third.await.expect("the inbox is open");
+    assert_eq!(third.orders.len(), 250);
+    drop(third);
+    while !take(&inbox, 1_000).await.is_empty() && inbox.waiting() > 0 {}
+    // A few.
+    hint(&inbox, 9_001);
+    let _one = inbox.take(1_000).await;
+    hint(&inbox, 9_002);
+    assert_eq!(take(&inbox, 1_000).await, ["9002"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,7 +251,7 @@ async fn a_fact_overtakes_the_hint_of_its_order() {
 async fn a_batch_that_fails_is_halved_until_its_orders_stand_alone() {
     let inbox = inbox(100);
     due(&inbox, 1..=8);
-    let batch = inbox.take(8).await.expect("the inbox is open");
+    let batch = inbox.take(8).await.expect("the inbox is open").orders;
     inbox.isolate(batch, false);
     let mut sizes = Vec::new();
     let mut closed_ones = Vec::new();
@@ -362,7 +390,7 @@ async fn orders_that_are_to_blame_are_given_up_while_others_close() {
             }
         }
         due(&inbox, [next]);
-        let batch = inbox.take(1).await.expect("the inbox is open");
+        let batch = inbox.take(1).await.expect("the inbox is open").orders;
         for consequence in settle(&inbox, batch[0].clone(), closed()) {
             if let Consequence::GivenUp(dead) = consequence {
                 inbox.given_up(&dead.id, true);
@@ -379,7 +407,7 @@ async fn orders_that_are_to_blame_are_given_up_while_others_close() {
 async fn an_order_whose_closure_was_undone_is_given_up_at_once() {
     let inbox = inbox(10);
     due(&inbox, [1]);
-    let batch = inbox.take(1).await.expect("the inbox is open");
+    let batch = inbox.take(1).await.expect("the inbox is open").orders;
     let said = settle(&inbox, batch[0].clone(), Outcome::Undone);
     assert!(matches!(said.as_slice(), [Consequence::GivenUp(dead)] if dead.error.contains("undone")), "{said:?}");
 }
@@ -389,7 +417,7 @@ async fn it_is_idle_when_each_order_was_tried() {
     let inbox = Arc::new(inbox(10));
     inbox.idle().await;
     due(&inbox, [1, 2]);
-    let batch = inbox.take(2).await.expect("the inbox is open");
+    let batch = inbox.take(2).await.expect("the inbox is open").orders;
     let waiting = tokio::spawn({
         let inbox = Arc::clone(&inbox);
         async move { inbox.idle().await }
@@ -417,7 +445,7 @@ async fn closing_ends_every_worker() {
         .collect();
     inbox.close();
     for worker in workers {
-        assert_eq!(tokio::time::timeout(Duration::from_secs(60), worker).await.expect("it ends").unwrap(), None);
+        assert!(tokio::time::timeout(Duration::from_secs(60), worker).await.expect("it ends").unwrap().is_none());
     }
     assert_eq!(hint(&inbox, 1), Offer::Full);
 }
@@ -459,7 +487,7 @@ proptest! {
                     }
                 }
                 Step::Take(max) if !queued.is_empty() => {
-                    let batch = runtime.block_on(inbox.take(max)).unwrap();
+                    let batch = runtime.block_on(inbox.take(max)).unwrap().orders;
                     prop_assert!(batch.len() == queued.len().min(max));
                     for pending in batch {
                         let place = queued.iter().position(|(id, _)| *id == pending.id);
@@ -499,7 +527,7 @@ impl Clearance for EvenOnes {
 
 /// What a worker does with a batch of which nothing is known.
 async fn put_off(inbox: &Inbox, max: usize) -> usize {
-    let Sorted { ask, wait, .. } = Sorted::by_knowledge(&EvenOnes, inbox.take(max).await.expect("the inbox is open"));
+    let Sorted { ask, wait, .. } = Sorted::by_knowledge(&EvenOnes, inbox.take(max).await.expect("the inbox is open").orders);
     let count = ask.len();
     inbox.put_off(ask, wait);
     count
@@ -527,7 +555,7 @@ async fn orders_go_on_when_somebody_was_asked_about_them() {
     assert_eq!(take(&inbox, 10).await, ["9"], "nobody has to be asked about that");
     let asked = to_ask(&inbox).await.expect("orders to ask about");
     inbox.asked(Sorted::by_asking(&EvenOnes, asked).await);
-    let cleared = inbox.take(10).await.expect("the inbox is open");
+    let cleared = inbox.take(10).await.expect("the inbox is open").orders;
     assert_eq!(numbers(&cleared), ["2", "4"]);
     assert_eq!(Sorted::by_knowledge(&EvenOnes, cleared).ask.len(), 0, "they have passed");
     assert_eq!((inbox.waits(Why::Disputed), inbox.waiting()), (2, 0));
@@ -540,7 +568,7 @@ async fn an_order_waits_until_its_time_or_until_its_row_changes() {
     for number in 1..=3 {
         inbox.offer_found(&row(number, 7), Trigger::Sweep, Instant::now());
     }
-    let batch = inbox.take(10).await.expect("the inbox is open");
+    let batch = inbox.take(10).await.expect("the inbox is open").orders;
     inbox.put_off(Vec::new(), batch.into_iter().map(|pending| held(pending, Duration::from_mins(5))).collect());
     inbox.idle().await;
     assert_eq!(inbox.waits(Why::Disputed), 3);

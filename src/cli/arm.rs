@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    cli::{Exit, Failure, Outcome, print},
+    cli::{CommandResult, Exit, Failure, print},
     config::{Config, Span},
     redis::{Commands, address},
 };
@@ -11,7 +11,7 @@ use crate::{
 /// The longest that a key lives: Redis counts its end in milliseconds since 1970, in 63 bits.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 290_000_000);
 
-pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> Outcome {
+pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> CommandResult {
     if ttl.get().as_millis() == 0 {
         return Err(Failure::new(Exit::Usage, format!("--ttl is {ttl}; a key lives for a millisecond at least")));
     }

@@ -9,9 +9,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{Exit, Failure, Outcome, print},
+    cli::{CommandResult, Exit, Failure, print},
     config::Config,
 };
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Don't try a closure on a real order, which is rolled back.
+    #[arg(long)]
+    no_rehearsal: bool,
+}
 
 /// How good a thing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -99,14 +109,15 @@ impl Examination {
 /// A clock this far from another deserves a word.
 const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 
-pub(super) async fn run(config: &Config, json: bool) -> Outcome {
-    let (redis, database, witnesses) = tokio::join!(redis::examine(&config.redis), database::examine(config), witnesses::examine(config));
+pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
+    let (redis, database, witnesses) =
+        tokio::join!(redis::examine(config), database::examine(config, !arguments.no_rehearsal), witnesses::examine(config));
     let clocks = clocks(redis.clock, database.clock);
     // A wrong configuration is worth more than a server that may come back.
     let exits = [redis.exit, database.exit, witnesses.exit];
     let exit = [Exit::Configuration, Exit::Unavailable].into_iter().find(|exit| exits.contains(&Some(*exit))).unwrap_or(Exit::Done);
     let findings: Vec<Finding> = redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(clocks).collect();
-    if json {
+    if arguments.json {
         let findings: Vec<Value> = findings.iter().map(Finding::json).collect();
         let report = json!({ "ok": exit == Exit::Done, "findings": findings });
         print(&serde_json::to_string_pretty(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);

@@ -6,13 +6,13 @@ use tokio::time::Instant;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, order_id, print, witness},
-    close::{Clearances, Closed, Closer, Looked, Outcome as Ended, Pending, PutOff, Sorted, UNDONE},
+    cli::{CommandResult, Exit, Failure, order_id, print, witness},
+    close::{Clearances, Closed, Closer, Looked, Outcome, Pending, PutOff, Sorted, UNDONE},
     config::Config,
     order::{OrderId, Trigger},
 };
 
-pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
+pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
     let store = open_and_rehearse(config).await?;
     let ids = ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
     let closer = Closer::new(store.clone());
@@ -49,7 +49,7 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> Outcome {
         return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len() - disputed)));
     }
     let stuck =
-        disputed > 0 || looked.iter().any(|one| matches!(one.outcome, Ended::Locked { .. } | Ended::Rejected { .. } | Ended::Undone));
+        disputed > 0 || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
     Ok(if stuck { Exit::Unfinished } else { Exit::Done })
 }
 
@@ -62,15 +62,15 @@ fn waits(id: &OrderId, time: Duration) -> String {
 fn describe(Looked { pending, outcome }: &Looked) -> String {
     let id = &pending.id;
     match outcome {
-        Ended::Closed(Closed { lateness, .. }) => format!("{id}: closed, {:.3} s after its deadline", lateness.as_secs_f64()),
-        Ended::Settled { status: Some(status) } => format!("{id}: left as it is, its status is {status}"),
-        Ended::Settled { status: None } => format!("{id}: left as it is, its status is NULL"),
-        Ended::NotDue { remaining: Some(remaining) } => format!("{id}: not due for another {:.3} s", remaining.as_secs_f64()),
-        Ended::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),
-        Ended::NotFound => format!("{id}: no such order"),
-        Ended::Locked { reason } => format!("{id}: due, but {reason}; try again"),
+        Outcome::Closed(Closed { lateness, .. }) => format!("{id}: closed, {:.3} s after its deadline", lateness.as_secs_f64()),
+        Outcome::Settled { status: Some(status) } => format!("{id}: left as it is, its status is {status}"),
+        Outcome::Settled { status: None } => format!("{id}: left as it is, its status is NULL"),
+        Outcome::NotDue { remaining: Some(remaining) } => format!("{id}: not due for another {:.3} s", remaining.as_secs_f64()),
+        Outcome::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),
+        Outcome::NotFound => format!("{id}: no such order"),
+        Outcome::Locked { reason } => format!("{id}: due, but {reason}; try again"),
         // A command remembers no closure.
-        Ended::Undone => format!("{id}: {UNDONE}"),
-        Ended::Rejected { reason, .. } => format!("{id}: due, but its database rejects the closure: {reason}"),
+        Outcome::Undone => format!("{id}: {UNDONE}"),
+        Outcome::Rejected { reason, .. } => format!("{id}: due, but its database rejects the closure: {reason}"),
     }
 }

@@ -1,11 +1,11 @@
 //! `order-closer config`: the effective settings.
 
 use crate::{
-    cli::{Exit, Failure, Outcome, print},
+    cli::{CommandResult, Exit, Failure, print},
     config::Loaded,
 };
 
-pub(super) fn run(loaded: &Loaded, json: bool) -> Outcome {
+pub(super) fn run(loaded: &Loaded, json: bool) -> CommandResult {
     let settings = loaded.settings();
     if json {
         let text = serde_json::to_string_pretty(&settings).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::{
     cli::{
-        Exit, Failure, Outcome,
+        CommandResult, Exit, Failure,
         events::{Line, json, line, tables},
         print,
     },
@@ -47,7 +47,7 @@ pub(super) enum Command {
     },
 }
 
-pub(super) async fn run(config: &Config, command: Command) -> Outcome {
+pub(super) async fn run(config: &Config, command: Command) -> CommandResult {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let address = |id: &String| (id.clone(), address(store.as_ref(), id));
@@ -106,14 +106,14 @@ impl Shown<'_> {
     }
 }
 
-async fn list(outbox: &Outbox, as_json: bool) -> Outcome {
+async fn list(outbox: &Outbox, as_json: bool) -> CommandResult {
     for letter in outbox.dead_letters().await?.into_iter().map(Shown::from).filter(|letter| !letter.dropped) {
         print(&if as_json { json(&letter)? } else { letter.line() });
     }
     Ok(Exit::Done)
 }
 
-async fn show(outbox: &Outbox, (id, address): &(String, Address), as_json: bool) -> Outcome {
+async fn show(outbox: &Outbox, (id, address): &(String, Address), as_json: bool) -> CommandResult {
     let letters = outbox.dead_letters().await?;
     let letters: Vec<Shown> = letters.into_iter().filter(|letter| letter.is(address)).map(Shown::from).collect();
     if letters.is_empty() {
@@ -134,7 +134,7 @@ fn with_event(letter: &Shown, event: Option<&Event>) -> String {
     event.map_or_else(|| letter.line(), |event| format!("{}\n  {}", letter.line(), line(event)))
 }
 
-async fn retry_all(outbox: &Outbox) -> Outcome {
+async fn retry_all(outbox: &Outbox) -> CommandResult {
     print(&format!("{} put back", outbox.revive_all().await?));
     Ok(Exit::Done)
 }
@@ -145,7 +145,7 @@ enum Change {
     Drop,
 }
 
-async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>, change: Change) -> Outcome {
+async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>, change: Change) -> CommandResult {
     let mut strangers = Vec::new();
     for (id, address) in named {
         let (found, done) = match change {

@@ -18,7 +18,7 @@ use rand::Rng;
 use tokio::task::JoinSet;
 
 use crate::{
-    cli::{Exit, Failure, Outcome, output::say, print},
+    cli::{CommandResult, Exit, Failure, output::say, print},
     redis::Commands,
 };
 use report::Report;
@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     seconds: u64,
 }
 
-pub(super) async fn run(arguments: Arguments) -> Outcome {
+pub(super) async fn run(arguments: Arguments) -> CommandResult {
     let folder = tempfile::tempdir().map_err(|error| Failure::new(Exit::Software, format!("no temporary folder: {error}")))?;
     let redis = PrivateRedis::start(folder.path()).await?;
     say(&format!("Redis from the shipped redis.conf on port {}, shop in SQLite, daemon in a process of its own.", redis.port));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    cli::{Exit, Failure, Outcome, order_id, output, print},
+    cli::{CommandResult, Exit, Failure, order_id, output, print},
     config::{Config, Span},
     events::Closure,
     store::{self, Event, EventQuery, Outbox, Store},
@@ -36,7 +36,7 @@ pub(super) fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
     if outbox.is_ready() { Ok(outbox) } else { Err(Failure::new(Exit::Configuration, outbox.missing())) }
 }
 
-pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
+pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));

@@ -1,12 +1,12 @@
 //! `order-closer migrate`: our own tables.
 
 use crate::{
-    cli::{Exit, Outcome, print},
+    cli::{CommandResult, Exit, print},
     config::Config,
     store::{self, Migrated},
 };
 
-pub(super) async fn run(config: &Config) -> Outcome {
+pub(super) async fn run(config: &Config) -> CommandResult {
     let store = store::open(config).await?;
     let Migrated { from, to } = store.outbox().migrate().await?;
     store.close().await;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{Exit, Failure, Outcome, complain, print, witness},
+    cli::{CommandResult, Exit, Failure, complain, print, witness},
     close::{Clearances, Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Why, Worker},
     config::{Config, Retry, Span},
     order::{OrderId, Trigger},
@@ -70,7 +70,7 @@ struct Report {
     duration_ms: u64,
 }
 
-pub(super) async fn run(config: &Config, arguments: Arguments) -> Outcome {
+pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
     let started = Instant::now();
     // A dry run may be made by a user who has no right to update.
     let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
@@ -158,6 +158,7 @@ impl Pass {
             closed: watch::Sender::new(()),
             stats: Arc::default(),
             outage: Arc::new(Outage::new(Arc::clone(store))),
+            rejections: Arc::default(),
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };

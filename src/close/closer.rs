@@ -249,7 +249,7 @@ impl Closer {
         self.shared.refreshed.begin();
         match self.store.refresh().await {
             Ok(()) => Ok(true),
-            Err(OpenError::Misfit(misfit)) => Err(StoreError::Rejected(misfit.to_string())),
+            Err(error @ (OpenError::Misfit(_) | OpenError::Zone(_))) => Err(StoreError::Rejected(error.to_string())),
             Err(OpenError::Store(error)) => Err(error),
         }
     }

@@ -12,8 +12,9 @@
 //!
 //! - An order is in it once, wherever it is. A fact overtakes the hint of the same order.
 //! - What falls due now goes before the backlog, which has at least a quarter of the batches; hints have at least a tenth,
-//!   and a limit of their own. The lane `alone` has workers of its own and is in nobody's way.
-//! - When full it refuses an order and asks for a sweep: nothing is lost, because the row is still there.
+//!   and a limit of their own. A crowd of hints has one worker at a time, for a short batch, so that another is free for what
+//!   falls due; what exceeds the limit is dropped. The lane `alone` has workers of its own and is in nobody's way.
+//! - When full of facts it refuses an order and asks for a sweep: nothing is lost, because the row is still there.
 //! - An order about which somebody is to be asked first, or that is to wait, is in no batch meanwhile: [`crate::close::Clearance`].
 //! - Everything that it remembers has an end by the clock: settled orders a minute, orders given up a day. Held and
 //!   rejected orders are tried again until the database says that they are settled.
@@ -21,7 +22,7 @@
 mod asking;
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -70,6 +71,29 @@ impl Pending {
     }
 }
 
+/// Orders for one transaction.
+#[derive(Debug)]
+pub struct Batch {
+    /// The orders.
+    pub orders: Vec<Pending>,
+    /// While it is there, no other crowd of hints is handed out.
+    pub crowd: Option<Crowd>,
+}
+
+/// The one crowd of hints that is in hand.
+#[derive(Debug)]
+pub struct Crowd {
+    _only: Arc<()>,
+    arrived: Arc<Notify>,
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // Whoever left the next crowd where it was.
+        self.arrived.notify_one();
+    }
+}
+
 /// What became of an offered id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
@@ -77,7 +101,7 @@ pub enum Offer {
     Queued,
     /// Already queued, in hand, just settled, or waiting for its next try.
     Known,
-    /// The inbox is full or closed; a sweep has been asked for.
+    /// The inbox is full or closed; a sweep has been asked for, unless it was a hint.
     Full,
 }
 
@@ -116,7 +140,9 @@ pub struct Inbox {
     state: Mutex<State>,
     capacity: usize,
     retry: Retry,
-    arrived: Notify,
+    arrived: Arc<Notify>,
+    /// Shared with the crowd of hints in hand.
+    crowd: Arc<()>,
     alone: Notify,
     asking: Notify,
     space: Notify,
@@ -133,7 +159,8 @@ impl Inbox {
             state: Mutex::default(),
             capacity,
             retry,
-            arrived: Notify::new(),
+            arrived: Arc::default(),
+            crowd: Arc::default(),
             alone: Notify::new(),
             asking: Notify::new(),
             space: Notify::new(),
@@ -142,7 +169,7 @@ impl Inbox {
         }
     }
 
-    /// Offers an id of which nobody has read the row yet.
+    /// Offers an id of which nobody has read the row yet. What there is no space for is dropped.
     pub fn offer_hint(&self, id: &OrderId, trigger: Trigger) -> Offer {
         self.admit([(id, None)], trigger, Lane::Hints, None)
     }
@@ -183,7 +210,7 @@ impl Inbox {
     }
 
     /// Takes a batch of up to `max` orders as soon as there is one; `None` once the inbox is closed.
-    pub async fn take(&self, max: usize) -> Option<Vec<Pending>> {
+    pub async fn take(&self, max: usize) -> Option<Batch> {
         loop {
             let arrived = self.arrived.notified();
             {
@@ -193,13 +220,15 @@ impl Inbox {
                     self.arrived.notify_one();
                     return None;
                 }
-                let batch = state.next_batch(max, Instant::now());
-                if !batch.is_empty() {
+                let is_crowd_free = Arc::strong_count(&self.crowd) == 1;
+                let (orders, is_crowd) = state.next_batch(max, is_crowd_free, Instant::now());
+                if !orders.is_empty() {
+                    let crowd = is_crowd.then(|| Crowd { _only: Arc::clone(&self.crowd), arrived: Arc::clone(&self.arrived) });
                     if state.queued() > 0 {
                         self.arrived.notify_one();
                     }
                     self.space.notify_one();
-                    return Some(batch);
+                    return Some(Batch { orders, crowd });
                 }
                 self.tell_idle(&state);
             }
@@ -324,6 +353,18 @@ impl Inbox {
         state.queued() + state.alone.len()
     }
 
+    /// How many of them wait for nothing but a worker.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.lock().queued()
+    }
+
+    /// Whether so many different orders fail that no order can be closed.
+    #[must_use]
+    pub fn refuses_all(&self) -> bool {
+        self.lock().trouble.next_probe().is_some()
+    }
+
     /// How many orders another transaction holds, and since when the oldest of them.
     #[must_use]
     pub fn held(&self) -> Option<(usize, Duration)> {
@@ -380,7 +421,7 @@ impl Inbox {
         if queued {
             self.arrived.notify_one();
         }
-        if full {
+        if full && lane != Lane::Hints {
             self.want_sweep();
         }
         last

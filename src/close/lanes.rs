@@ -41,6 +41,10 @@ const HELD_FOR_LONG: Duration = Duration::from_mins(2);
 const BACKLOG_TURN: u32 = 4;
 const HINTS_TURN: u32 = 10;
 
+/// More hints than this are a crowd, perhaps of strangers, and go in batches of so many, one at a time.
+const CROWD: usize = 50;
+const CROWD_BATCH: usize = 250;
+
 /// How a lane's orders came to be known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
@@ -118,7 +122,8 @@ impl State {
         Offer::Queued
     }
 
-    pub(super) fn next_batch(&mut self, max: usize, now: Instant) -> Vec<Pending> {
+    /// The next orders for one transaction, and whether they are of a crowd of hints.
+    pub(super) fn next_batch(&mut self, max: usize, is_crowd_free: bool, now: Instant) -> (Vec<Pending>, bool) {
         self.due_now.age(DUE_NOW, now, &mut self.backlog);
         self.turn = self.turn.wrapping_add(1);
         let mut lanes = [Lane::DueNow, Lane::Backlog, Lane::Hints];
@@ -127,32 +132,36 @@ impl State {
         } else if self.turn.is_multiple_of(BACKLOG_TURN) {
             lanes.swap(0, 1);
         }
+        let is_crowd = self.hints.len() + self.asking.hints.queued() > CROWD;
         for lane in lanes {
             let batch = match lane {
                 Lane::DueNow => self.due_now.take(max, |_| true),
                 Lane::Backlog if self.asking.facts.has_cleared() => self.asking.facts.take_cleared(max),
                 Lane::Backlog if self.asking.facts.is_full() => Vec::new(),
                 Lane::Backlog => self.backlog.take(max, |_| true),
-                Lane::Hints if self.asking.hints.has_cleared() => self.asking.hints.take_cleared(max),
+                Lane::Hints if is_crowd && !is_crowd_free => Vec::new(),
+                Lane::Hints if self.asking.hints.has_cleared() => self.asking.hints.take_cleared(max.min(CROWD_BATCH)),
                 Lane::Hints if self.asking.hints.is_full() => Vec::new(),
-                Lane::Hints => {
-                    // A fact may have overtaken the hint, and may have been settled since.
-                    let known = &mut self.known;
-                    self.hints.take(max, |pending| match known.get_mut(&pending.id) {
-                        Some(stage @ Stage::Hinted) => {
-                            *stage = Stage::Open;
-                            true
-                        }
-                        Some(Stage::Open | Stage::Waits(_) | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
-                    })
-                }
+                Lane::Hints => self.take_hints(max.min(CROWD_BATCH)),
             };
             if !batch.is_empty() {
                 self.in_hand += batch.len();
-                return batch;
+                return (batch, is_crowd && lane == Lane::Hints);
             }
         }
-        Vec::new()
+        (Vec::new(), false)
+    }
+
+    fn take_hints(&mut self, max: usize) -> Vec<Pending> {
+        // A fact may have overtaken the hint, and may have been settled since.
+        let known = &mut self.known;
+        self.hints.take(max, |pending| match known.get_mut(&pending.id) {
+            Some(stage @ Stage::Hinted) => {
+                *stage = Stage::Open;
+                true
+            }
+            Some(Stage::Open | Stage::Waits(_) | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
+        })
     }
 
     pub(super) fn settle(&mut self, Looked { pending, outcome }: Looked, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {

@@ -39,6 +39,12 @@ impl Outage {
         Self { store, lasts: AtomicBool::new(false), known: Mutex::default(), prober: Turn::default(), over: watch::Sender::new(()) }
     }
 
+    /// Whether the database can't be used, as far as is known.
+    #[must_use]
+    pub fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Acquire)
+    }
+
     /// Waits until the database answers again, after `orders` could not be looked at because of this fault.
     pub async fn sit_out(&self, orders: usize, fault: &StoreError) {
         self.begin(orders, fault);
@@ -63,7 +69,9 @@ impl Outage {
             return;
         }
         self.lasts.store(true, Ordering::Release);
-        if matches!(fault, StoreError::Rejected(_)) {
+        if self.store.halted().borrow().is_some() {
+            // Whoever has stopped it has said so.
+        } else if matches!(fault, StoreError::Rejected(_)) {
             error!(orders, reason = %fault, "the orders table no longer fits the configuration; no order can be closed until that is mended");
         } else {
             warn!(orders, reason = %fault, "database unavailable; waiting for it");

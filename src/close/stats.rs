@@ -51,8 +51,10 @@ pub struct Summary {
     pub heard: u64,
     /// Notifications of keys that are no orders.
     pub ignored: u64,
-    /// Notifications lost on the way, as far as that can be known, and ids refused by a full inbox.
+    /// Notifications lost on the way, as far as that can be known.
     pub lost: u64,
+    /// Notifications that came faster than their orders could be looked at, and were dropped: the sweep finds what is due.
+    pub dropped: u64,
 }
 
 /// A time in milliseconds, to the microsecond: what logs and reports print.
@@ -102,6 +104,15 @@ impl Counts {
     }
 }
 
+/// How much was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// Orders closed.
+    pub closed: u64,
+    /// Looks at orders that their database let end as they should.
+    pub looks: u64,
+}
+
 /// Counts since the start, and since the last summary.
 #[derive(Debug)]
 pub struct Stats {
@@ -128,14 +139,25 @@ impl Stats {
         });
     }
 
-    /// Counts events that were lost or refused.
+    /// Counts notifications that were lost.
     pub fn lost(&self, events: u64) {
         self.both(|counts| counts.summary.lost += events);
     }
 
+    /// Counts a notification that was dropped.
+    pub fn dropped(&self) {
+        self.both(|counts| counts.summary.dropped += 1);
+    }
+
     /// How many orders were closed since the start.
     pub fn closed(&self) -> u64 {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary.closed
+        self.counts().closed
+    }
+
+    /// How much was done since the start.
+    pub fn counts(&self) -> Done {
+        let Summary { closed, settled, not_due, not_found, .. } = self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary;
+        Done { closed, looks: closed + settled + not_due + not_found }
     }
 
     /// The counts since the last call.

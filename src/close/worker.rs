@@ -15,10 +15,11 @@ use crate::{
         asking::{self, ASKERS},
         clearance::{Clearance, Sorted},
         closer::{Closer, Ending},
-        inbox::{Consequence, Inbox, Pending},
+        inbox::{Batch, Consequence, Inbox, Pending},
         outage::Outage,
         outcome::{Looked, Outcome},
         stats::{Stats, millis},
+        throttle::{Said, Throttle},
     },
     order::{OrderId, Trigger},
     store::{DeadOrder, LockWait, StoreError},
@@ -96,6 +97,8 @@ pub struct Worker {
     pub outage: Arc<Outage>,
     /// What becomes of orders that the database refuses.
     pub follow: Follow,
+    /// How often it is said that an order was rejected.
+    pub rejections: Arc<Throttle>,
     /// Ends the wait for an unavailable database.
     pub stop: CancellationToken,
 }
@@ -122,9 +125,10 @@ impl Worker {
         while let Ok(place) = places.acquire().await {
             let taken = match lane {
                 Lane::Shared => self.inbox.take(self.batch_size).await.map(|batch| (batch, LockWait::Briefly)),
-                Lane::Alone => self.inbox.take_alone().await,
+                Lane::Alone => self.inbox.take_alone().await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
             };
-            let Some((batch, wait)) = taken else { return };
+            // A crowd is in hand until its orders were looked at.
+            let Some((Batch { orders: batch, crowd: _crowd }, wait)) = taken else { return };
             let mut closing = pin!(self.close(batch, lane, wait));
             if timeout(SLOW, &mut closing).await.is_err() {
                 drop(place);
@@ -204,10 +208,13 @@ impl Worker {
         let mut given_up = Vec::new();
         for consequence in consequences {
             match consequence {
-                Consequence::Retried { id, attempts, pause, reason } => warn!(
-                    order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason,
-                    "close failed; will retry this order alone"
-                ),
+                Consequence::Retried { id, attempts, pause, reason } => match self.rejections.say(Instant::now()) {
+                    Said::Now { withheld } => warn!(
+                        order = %id, attempt = attempts, retry_in_s = pause.as_secs_f64(), reason, withheld,
+                        "close failed; will retry this order alone"
+                    ),
+                    Said::Not => debug!(order = %id, attempt = attempts, reason, "close failed; will retry this order alone"),
+                },
                 Consequence::AllRefused(reason) => error!(
                     reason,
                     "no order can be closed, and all are tried again until that is mended: a table, a column, a right, a trigger, or close.sql"

@@ -122,6 +122,13 @@ impl Rule {
         self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND CASE WHEN (\n{filter}\n) THEN 1 END = 1"))
     }
 
+    /// All SQL of the user's that a closure runs, on lines of its own.
+    #[must_use]
+    pub fn written_sql(&self) -> String {
+        let statements = self.close_sql.iter().map(|statement| statement.sql.as_str());
+        statements.chain(self.set.values().map(String::as_str)).chain(self.filter.as_deref()).collect::<Vec<_>>().join("\n")
+    }
+
     /// Whether the filter may look at more than its own row: a subquery and a function have parentheses.
     #[must_use]
     pub fn filter_looks_elsewhere(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::{
         session::Session,
         statement::Parameters,
         template::Template,
+        zone::ServersZone,
     },
 };
 
@@ -44,6 +45,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Commits a transaction.
     const COMMIT: &'static str = "COMMIT";
 
+    /// Checks at once what would be checked at the commit, where there is such a thing.
+    const CHECK_DEFERRED: Option<&'static str> = None;
+
     /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
     const LIMITED_BY_TIME: bool = false;
 
@@ -63,11 +67,16 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         options
     }
 
-    /// Asks the server, over a connection that sets no zone, whether its own has changed since [`Self::plan`], and says how.
+    /// The server's own zone as [`Self::plan`] found it, if it is what our sessions read times by.
+    fn servers_zone(&self) -> Option<&ServersZone> {
+        None
+    }
+
+    /// Asks the server for its own zone, over a connection that sets none.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
         Ok(None)
     }
 
@@ -102,6 +111,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// As the database says, sorted.
     async fn findings(&self, session: &mut Session<Self>, table: &Self::Table, fragments: &Fragments) -> Result<Findings, StoreError>;
+
+    /// A table that a closure may write and that has no transactions, if there is one.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn without_transactions(&self, _: &mut Session<Self>, _: &Self::Table, _: &Rule) -> Result<Option<String>, StoreError> {
+        Ok(None)
+    }
 
     /// A statement of ours on a list of ids, as its fragments are written.
     ///

@@ -33,6 +33,9 @@ pub enum OpenError {
     /// The configuration does not fit the database; waiting does not help.
     #[error(transparent)]
     Misfit(#[from] Misfit),
+    /// The server reads times without a zone otherwise than before.
+    #[error("{0}; set database.time_zone to the zone in which the shop writes its times, or set the server's time zone back")]
+    Zone(String),
     /// The database can't be reached or refuses to answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -85,6 +88,15 @@ fn describe(error: &sqlx::Error) -> String {
 }
 
 impl StoreError {
+    /// Whether it is a refusal that names something missing, a right or a table: SQLSTATE's class 42 (syntax error or access rule
+    /// violation), SQLite's plain error, and partitions, which both others take for a matter of the row.
+    pub(super) fn names_what_is_missing(&self) -> bool {
+        let Self::Rejected(text) = self else { return false };
+        let code = text.rsplit_once(" (").map_or("", |(_, code)| code.trim_end_matches(')'));
+        let sqlstate = code.len() == 5 && code.starts_with("42");
+        sqlstate || code == "1" || text.contains("no partition of relation") || text.contains("has no partition for value")
+    }
+
     /// What to say of an id that should have one row.
     pub(super) fn several_rows(id: &str) -> Self {
         Self::Rejected(format!("two rows have the id {id}; orders.id must name a column whose values are unique"))

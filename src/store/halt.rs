@@ -16,7 +16,11 @@ impl Default for Halt {
 
 impl Halt {
     pub(super) fn set(&self, reason: Option<String>) {
-        self.0.send_replace(reason);
+        self.0.send_if_modified(|before| std::mem::replace(before, reason.clone()) != reason);
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<Option<String>> {
+        self.0.subscribe()
     }
 
     /// Lets a transaction begin.

@@ -10,6 +10,7 @@
 mod audit;
 mod dead_letters;
 mod deliveries;
+mod facts;
 mod link;
 mod migrations;
 mod record;
@@ -28,6 +29,8 @@ pub use record::{NewEvent, instance};
 pub(super) use link::{Link, Open, Work};
 pub(super) use record::Recorder;
 pub(super) use words::Words;
+
+use migrations::WITH_ORDERS_TABLE;
 
 use crate::{
     config::Events,
@@ -79,9 +82,9 @@ impl OwnTables {
         Ok(version)
     }
 
-    /// Whether they are what this program needs. A newer version has all that the older ones had.
+    /// Whether they have what events and dead letters need. A newer version has all that the older ones had.
     fn usable(&self) -> bool {
-        self.version >= VERSION
+        self.version >= WITH_ORDERS_TABLE
     }
 
     /// The condition, with its leading AND, that an order, whose id as text is given, is no dead letter.
@@ -127,9 +130,15 @@ impl Outbox {
         }
     }
 
-    /// Whether the tables were there when the store was opened, and are not older than this program.
+    /// Whether the tables were there when the store was opened, and lack something that this program would use.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        (1..VERSION).contains(&self.version)
+    }
+
+    /// Whether the tables were there when the store was opened, with all that events and dead letters need.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.version >= VERSION
+        self.version >= WITH_ORDERS_TABLE
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct Statements<L> {
     pub(super) look: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
+    /// In: ids, whose rows are locked. Out: the number of rows changed. As the update of a closure, whatever their deadline.
+    pub(super) update_early: L,
     /// In: ids, of closed orders. The user's own.
     pub(super) close_sql: Vec<CloseStatement<L>>,
     /// In: ?1 and ?2 the last and the first deadline, ?3 page size, ?4 and ?5 the place to continue after. Out: rows in the
@@ -105,6 +107,7 @@ impl<L> Statements<L> {
             recent: fragments.recent.as_ref().map(|recent| ById::new::<D>(table, fragments, rule, &row, recent)).transpose()?,
             close_due: fragments.close_due.clone().map(|statement| D::list(table, statement)).transpose()?,
             look: D::list(table, look)?,
+            update_early: D::list(table, update(fragments, rule, "", ""))?,
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
             count_due: fragments.within.iter().map(count).collect(),
@@ -117,9 +120,8 @@ impl<L> Statements<L> {
 impl<L> ById<L> {
     /// `within` is one more condition, with its leading AND.
     fn new<D: Dialect<List = L>>(table: &D::Table, fragments: &Fragments, rule: &Rule, row: &str, within: &str) -> Result<Self, OpenError> {
-        let Fragments { names, hint, id_text, id_bytes, listed, is_unpaid, is_closed, is_due, .. } = fragments;
-        let Names { table: orders, id, status, .. } = names;
-        let (closed, assignments) = (&fragments.literals.closed, assignments(names, rule));
+        let Fragments { names, hint, id_text, id_bytes, listed, is_closed, is_due, .. } = fragments;
+        let Names { table: orders, id, .. } = names;
         let (found, filter) = (format!("FROM {orders}{hint} WHERE {listed}{within}"), rule.filter_by_row());
         let list = |statement| D::list(table, statement);
 
@@ -138,14 +140,20 @@ impl<L> ById<L> {
             lock: list(lock)?,
             peek: list(look)?,
             repeated: repeated.map(list).transpose()?,
-            update: list(format!(
-                // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
-                "UPDATE {orders}{hint} SET {assignments}{status} = {closed} WHERE {listed}{within} AND {is_unpaid}{is_due}{filter}"
-            ))?,
+            update: list(update(fragments, rule, within, is_due))?,
             count_closed: list(format!("SELECT count(*) {found} AND {is_closed}"))?,
             included: included.map(list).transpose()?,
         })
     }
+}
+
+/// The UPDATE of a closure. `within` and `is_due` are conditions, each with its leading AND.
+fn update(fragments: &Fragments, rule: &Rule, within: &str, is_due: &str) -> String {
+    let Fragments { names, hint, listed, is_unpaid, literals, .. } = fragments;
+    let Names { table, status, .. } = names;
+    let (assignments, closed, filter) = (assignments(names, rule), &literals.closed, rule.filter_by_row());
+    // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
+    format!("UPDATE {table}{hint} SET {assignments}{status} = {closed} WHERE {listed}{within} AND {is_unpaid}{is_due}{filter}")
 }
 
 /// The further assignments of the UPDATE, each with its trailing comma.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use sqlx::SqlSafeStr;
 use tokio::sync::watch;
 
 use crate::{
@@ -22,8 +23,12 @@ use crate::{
         paging::Paging,
         session::Session,
         statements::{ById, Statements},
+        zone::ServersZone,
     },
 };
+
+/// The fact that is the server's own zone.
+const ZONE: &str = "time zone";
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -86,6 +91,31 @@ impl<D: Dialect> Table<D> {
     fn schema(&self) -> Arc<Schema<D>> {
         Arc::clone(&self.schema.borrow())
     }
+
+    /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
+    /// our tables.
+    async fn zones_change(&self) -> Result<Option<String>> {
+        let matters = self.schema().fragments.described.zone_matters;
+        let noted = self.outbox.fact(ZONE).await?;
+        let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
+            if noted.is_some() {
+                self.outbox.forget_fact(ZONE).await.ok();
+            }
+            return Ok(None);
+        };
+        let Some(now) = self.dialect.servers_zone_now().await? else { return Ok(None) };
+        if let Some(change) = before.change_to(&now) {
+            return Ok(Some(change));
+        }
+        match noted.as_deref().and_then(ServersZone::parse) {
+            Some(noted) => Ok(noted.change_to(&now)),
+            None => {
+                // Who may not write here closes nothing either.
+                self.outbox.note_fact(ZONE, &now.to_text()).await.ok();
+                Ok(None)
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -105,6 +135,10 @@ impl<D: Dialect> Store for Table<D> {
         Ok(())
     }
 
+    async fn identity(&self) -> Result<String> {
+        self.dialect.identity(&mut self.connections.read().await?).await
+    }
+
     async fn is_another(&self) -> Result<bool> {
         let identity = self.dialect.identity(&mut self.connections.read().await?).await.ok();
         let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +151,10 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn reach(&self) -> Result<()> {
         self.halt.pass()?;
-        self.connections.reach().await
+        self.connections.reach().await?;
+        // It may have come back with another zone.
+        self.zone_changed().await?;
+        self.halt.pass()
     }
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
@@ -181,11 +218,17 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {
-        if self.schema().fragments.described.zone_matters { self.dialect.zone_changed().await } else { Ok(None) }
+        let changed = self.zones_change().await?;
+        self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
+        Ok(changed)
     }
 
-    fn halt(&self, reason: Option<String>) {
-        self.halt.set(reason);
+    fn halted(&self) -> watch::Receiver<Option<String>> {
+        self.halt.watch()
+    }
+
+    async fn without_transactions(&self) -> Result<Option<String>> {
+        self.dialect.without_transactions(&mut self.connections.read().await?, &self.schema().table, &self.settings.rule).await
     }
 
     fn outbox(&self) -> &Outbox {
@@ -333,14 +376,32 @@ impl<D: Dialect> Transaction for Open<D> {
         if !self.has_triggers {
             return Ok(Updated { changed, closed: changed });
         }
-        let mut closed = match recent {
-            Some(recent) => self.count(&recent.count_closed, ids).await?,
-            None => 0,
-        };
-        if recent.is_none() || closed < expected {
-            closed = self.count(&all.count_closed, ids).await?;
+        Ok(Updated { changed, closed: self.count_closed(ids).await? })
+    }
+
+    async fn update_early(&mut self, ids: &[OrderId]) -> Result<Updated> {
+        let schema = Arc::clone(&self.schema);
+        let changed = self.change(&schema.statements.update_early, ids).await?;
+        Ok(Updated { changed, closed: self.count_closed(ids).await? })
+    }
+
+    async fn check_deferred(&mut self) -> Result<()> {
+        match D::CHECK_DEFERRED {
+            Some(statement) => self.session.execute(statement.into_sql_str()).await.map(drop),
+            None => Ok(()),
         }
-        Ok(Updated { changed, closed })
+    }
+
+    async fn count_closed(&mut self, ids: &[OrderId]) -> Result<u64> {
+        let schema = Arc::clone(&self.schema);
+        let Statements { recent, all, .. } = &schema.statements;
+        if let Some(recent) = recent {
+            let closed = self.count(&recent.count_closed, ids).await?;
+            if closed >= ids.len() as u64 {
+                return Ok(closed);
+            }
+        }
+        self.count(&all.count_closed, ids).await
     }
 
     fn records(&self) -> bool {

@@ -26,6 +26,20 @@ impl ServersZone {
     }
 }
 
+impl ServersZone {
+    /// As a text for [`Self::parse`].
+    pub(super) fn to_text(&self) -> String {
+        format!("{} {} {}", self.january, self.july, self.name)
+    }
+
+    /// Reads such a text.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ');
+        let (january, july) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some(Self { january, july, name: parts.next()?.to_owned() })
+    }
+}
+
 impl fmt::Display for ServersZone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offset = |east: i64| {
@@ -46,6 +60,13 @@ mod tests {
 
     fn zone(name: &str, january: i64, july: i64) -> ServersZone {
         ServersZone { name: name.into(), january: january * 60, july: july * 60 }
+    }
+
+    #[test]
+    fn a_zone_is_noted_and_read() {
+        let shanghai = zone("Asia/Shang hai", 480, -480);
+        assert_eq!(ServersZone::parse(&shanghai.to_text()), Some(shanghai));
+        assert_eq!(ServersZone::parse("+08:00"), None);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::{
     close::{Clearance, Leave, Pending, Why},
     config::{Config, Disputed, Span},
     order::{OrderId, Trigger, Verdict, judge},
-    redis::{Commands, Expiries, Expiry},
+    redis::{Commands, Expiries, Expiry, RedisError},
     store::{Store, StoreError},
     trigger::witness::{
         answers::{Answer, Answers, Key},
@@ -87,8 +87,13 @@ pub trait Keys: fmt::Debug + Send + Sync {
 #[async_trait]
 impl Keys for Commands {
     async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered> {
-        Self::expiries(self, keys, limit).await.map_err(|error| {
-            if error.0.contains("NOPERM") { Unanswered::Denied(error.to_string()) } else { Unanswered::Away(error.to_string()) }
+        Self::expiries(self, keys, limit).await.map_err(|error| match error {
+            RedisError::Denied(_) => Unanswered::Denied(error.to_string()),
+            RedisError::Unreachable(_)
+            | RedisError::NotOurs(_)
+            | RedisError::NotNow(_)
+            | RedisError::Rejected(_)
+            | RedisError::Unusable(_) => Unanswered::Away(error.to_string()),
         })
     }
 

@@ -97,6 +97,7 @@ async fn all_is_well(kind: Kind, product: &str) {
         "time zone",
         "sample deadline",
         "closing",
+        "rehearsal",
         "own tables",
         "clocks",
         "clocks",
@@ -111,6 +112,7 @@ async fn all_is_well(kind: Kind, product: &str) {
     report.assert("sweep index", "ok", "orders_due");
     report.assert("sample deadline", "ok", "order 1: expires_at is ");
     report.assert("sample deadline", "ok", "from now");
+    report.assert("rehearsal", "ok", "order 1 could be closed");
     // The same as text: a line for each, and a mark on each.
     let text = order_closer(&settings, &["check"]).await.expect_code(0);
     assert_eq!(text.stdout.lines().count(), expected.len(), "{text:#?}");

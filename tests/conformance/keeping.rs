@@ -1,9 +1,6 @@
 //! Our own tables are kept small, in pieces, and in nobody's way.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use order_closer::{
     events::Pruner,
@@ -111,9 +108,8 @@ pub async fn old_events_are_pruned_as_fast_as_they_come(database: Database) {
         numbers(&database, 3)
     );
     database.execute(&undelivered).await;
-    let began = Instant::now();
-    pruner(&store).run_once().await.expect("events can be pruned");
-    let took = began.elapsed();
+    // Some seconds, at thousands of events a second. A statement for each would take minutes.
+    let pruned = tokio::time::timeout(Duration::from_mins(1), pruner(&store).run_once()).await;
+    pruned.expect("30,000 events are pruned in time").expect("events can be pruned");
     assert_eq!(database.number("SELECT count(*) FROM order_closer_events").await, 3, "what is not delivered stays");
-    assert!(took < Duration::from_secs(10), "it took {took:?} to prune 30,000 events");
 }

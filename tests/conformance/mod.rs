@@ -7,6 +7,7 @@ mod altered;
 mod at_once;
 mod closing;
 mod deadlines;
+mod identity;
 mod ids;
 mod keeping;
 mod migrations;
@@ -17,6 +18,7 @@ mod outbox;
 mod plans;
 mod poolers;
 mod read_only;
+mod rehearsal;
 mod row_counts;
 mod statuses;
 mod sweeping;
@@ -58,6 +60,8 @@ macro_rules! exam {
             ids::text_ids,
             ids::ids_that_look_alike,
             ids::ids_within_the_columns_length,
+            identity::one_database_by_two_names,
+            identity::two_databases,
             ids::more_ids_than_one_statement_holds,
             ids::no_ids_at_all,
             ids::two_rows_with_one_id,
@@ -102,8 +106,9 @@ macro_rules! exam {
             transactions::a_dropped_transaction_leaves_nothing,
             transactions::a_rolled_back_transaction_leaves_nothing,
             transactions::waiting_for_a_lock_ends,
-            transactions::a_rehearsal_leaves_nothing,
-            transactions::a_rehearsal_finds_wrong_sql,
+            rehearsal::a_rehearsal_leaves_nothing,
+            rehearsal::a_rehearsal_finds_wrong_sql,
+            rehearsal::a_rehearsal_on_an_order_finds_what_none_shows,
             migrations::tables_are_created_once,
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
@@ -142,6 +147,9 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        rehearsal::a_rehearsal_passes_over_a_held_order,
+        rehearsal::a_rehearsal_runs_what_is_deferred,
+        rehearsal::a_rehearsal_names_a_missing_partition,
         altered::the_ids_column_is_widened,
         at_once::closes_only_what_is_unpaid_and_due,
         at_once::closes_none_if_ids_may_repeat,
@@ -152,6 +160,7 @@ mod postgres {
         closing::a_trigger_of_a_partition_that_resets_the_status,
         closing::a_trigger_that_drops_the_update,
         closing::ids_of_a_type_that_folds_case,
+        identity::a_postgres_that_hides_its_control_file,
         ids::a_locked_row_with_the_same_id,
         ids::ids_of_a_domain_over_a_domain,
         ids::uuid_ids,
@@ -183,12 +192,16 @@ mod postgres {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 
 /// MariaDB.
 mod mariadb {
     exam! { MariaDb:
+        rehearsal::a_rehearsal_passes_over_a_held_order,
+        rehearsal::no_rehearsal_beside_a_table_without_transactions,
         migrations::a_migration_is_taken_up_where_it_was_cut_off,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
@@ -223,6 +236,8 @@ mod mariadb {
         zones::a_zone_that_changes,
         zones::a_zone_that_does_not_matter,
         zones::closing_stops_while_the_zone_is_another,
+        zones::a_zone_that_changed_meanwhile,
+        zones::a_zone_that_changes_while_the_server_is_away,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use order_closer::{
     order::{Verdict, judge},
-    store::{Limits, StoreError, rehearse},
+    store::{Limits, StoreError},
 };
 
 use super::{
@@ -245,43 +245,6 @@ pub async fn waiting_for_a_lock_ends(database: Database) {
     other.commit().await;
     assert_eq!(close(&*store, &["1"]).await, 1);
     assert_eq!(database.number("SELECT n FROM stock").await, 11);
-}
-
-pub async fn a_rehearsal_leaves_nothing(database: Database) {
-    plain_orders(&database).await;
-    overdue_orders(&database, 1..=3).await;
-    database.execute("CREATE TABLE log (order_no bigint)").await;
-    let settings = settings(&database)
-        .set("orders.set.note", "'closed'")
-        .set("orders.filter", "note IS NULL")
-        .set("close.sql", vec!["INSERT INTO log SELECT order_no FROM orders WHERE order_no IN (:ids)"]);
-    let store = open(&settings).await;
-    assert_eq!(rehearse(&*store).await, Ok(()));
-    assert_eq!(database.number("SELECT count(*) FROM orders WHERE status = 0 AND note IS NULL").await, 3);
-    assert_eq!(database.number("SELECT count(*) FROM log").await, 0);
-    assert_eq!(close(&*store, &["1"]).await, 1);
-    assert_eq!(database.number("SELECT order_no FROM log").await, 1);
-}
-
-pub async fn a_rehearsal_finds_wrong_sql(database: Database) {
-    plain_orders(&database).await;
-    overdue_orders(&database, [1]).await;
-    for (key, value, needle) in [
-        ("orders.filter", "deletedd = 0", "deletedd"),
-        ("orders.set.note", "no_such_function()", "no_such_function"),
-        ("close.sql", "UPDATE orders SET nott = 'x' WHERE order_no IN (:ids)", "nott"),
-        ("close.sql", "UPDATE no_such_table SET note = 'x' WHERE order_no IN (:ids)", "no_such_table"),
-        ("close.sql", "UPDAT orders SET note = 'x' WHERE order_no IN (:ids)", "UPDAT"),
-    ] {
-        let settings = settings(&database);
-        let settings = if key == "close.sql" { settings.set(key, vec![value]) } else { settings.set(key, value) };
-        let store = open(&settings).await;
-        match rehearse(&*store).await {
-            Err(StoreError::Rejected(message)) => assert!(message.contains(needle), "{needle:?} is missing in: {message}"),
-            other => panic!("{key} = {value:?}: {other:?}"),
-        }
-    }
-    assert_eq!(status_of(&database).await, map([("1", "0")]));
 }
 
 /// The error says to wait, and waiting helps.

@@ -10,7 +10,7 @@ use order_closer::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Database, Kind, by_kind, create_orders, ids, open, settings, verdict};
-use crate::support::{mariadb::MariaDb, postgres::Postgres, wait};
+use crate::support::{mariadb::MariaDb, order_closer, postgres::Postgres, wait};
 
 /// A server of the test's own, eight hours east of UTC.
 enum Server {
@@ -92,13 +92,13 @@ pub async fn a_zone_that_changes(database: Database) {
         assert_eq!(store.zone_changed().await, Ok(None));
     }
     server.set_zone(by_kind(database.kind, "Asia/Tokyo", "+09:00", "")).await;
-    let changed = store.zone_changed().await.expect("it can be asked").expect("it has changed");
-    for text in ["UTC+08:00", "UTC+09:00", by_kind(database.kind, "Asia/Tokyo", "+09:00", "")] {
-        assert!(changed.contains(text), "{text} is missing in: {changed}");
-    }
     // What was due in half an hour still is, over whichever connection.
     for verdict in verdicts(&*store).await {
         assert!(matches!(verdict, Verdict::NotDue { remaining: Some(_) }), "{verdict:?}");
+    }
+    let changed = store.zone_changed().await.expect("it can be asked").expect("it has changed");
+    for text in ["UTC+08:00", "UTC+09:00", by_kind(database.kind, "Asia/Tokyo", "+09:00", "")] {
+        assert!(changed.contains(text), "{text} is missing in: {changed}");
     }
     // Told what the zone is, nobody has to ask.
     let told = open(&settings.clone().set("database.time_zone", "+08:00")).await;
@@ -158,4 +158,39 @@ pub async fn closing_stops_while_the_zone_is_another(database: Database) {
     assert!(store.zone_changed().await.is_err());
     stop.cancel();
     watching.await.expect("it ends when it is told to");
+}
+
+/// A daemon that starts after the change stops, too, as does whoever closes from cron.
+pub async fn a_zone_that_changed_meanwhile(database: Database) {
+    let server = Server::start(database.kind);
+    let database = server.database().await;
+    due_in_half_an_hour(&database, local_type(database.kind)).await;
+    let settings = settings(&database);
+    open(&settings).await.outbox().migrate().await.expect("our tables can be created");
+    assert_eq!(open(&settings).await.zone_changed().await, Ok(None));
+    server.set_zone(by_kind(database.kind, "UTC", "+00:00", "")).await;
+    let store = open(&settings).await;
+    let changed = store.zone_changed().await.expect("it can be asked").expect("it has changed");
+    assert!(changed.contains("UTC+08:00"), "{changed}");
+    assert!(matches!(store.begin(Limits::BRIEF).await.map(drop), Err(StoreError::Unavailable(_))));
+    let reconcile = order_closer(&settings, &["reconcile"]).await.expect_code(78);
+    assert!(reconcile.stderr.contains("set database.time_zone"), "{reconcile:#?}");
+    // Whoever says what the zone is takes the responsibility, and is not asked again.
+    let told = settings.clone().set("database.time_zone", "+08:00");
+    order_closer(&told, &["reconcile"]).await.expect_code(0);
+    assert_eq!(database.text("SELECT status FROM orders").await.as_deref(), Some("0"));
+    assert_eq!(open(&settings).await.zone_changed().await, Ok(None), "it begins anew");
+}
+
+/// Nothing closes in the minute until the zone would have been asked for.
+pub async fn a_zone_that_changes_while_the_server_is_away(database: Database) {
+    let server = Server::start(database.kind);
+    let database = server.database().await;
+    due_in_half_an_hour(&database, local_type(database.kind)).await;
+    let store = open(&settings(&database)).await;
+    assert_eq!(store.reach().await, Ok(()));
+    server.set_zone(by_kind(database.kind, "Asia/Tokyo", "+09:00", "")).await;
+    // Whoever waits for the database asks this before it goes on.
+    assert!(matches!(store.reach().await, Err(StoreError::Unavailable(reason)) if reason.contains("UTC+09:00")));
+    assert!(matches!(store.begin(Limits::BRIEF).await.map(drop), Err(StoreError::Unavailable(_))));
 }

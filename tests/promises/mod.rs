@@ -15,6 +15,8 @@ mod ends;
 mod events;
 /// Whose fault a failure is: the order's, or the database's.
 mod faults;
+/// Thousands of notifications a second that name no order of ours.
+mod flood;
 /// Rows that another transaction holds, and the orders that need none of them.
 mod held;
 /// Rows that a payment in progress has locked.
@@ -31,8 +33,12 @@ mod races;
 mod redis;
 /// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
 mod redis_access;
+/// A Redis that is another than it was: demoted, with a new certificate, without a right, out of memory.
+mod redis_changes;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
+/// Redis slow, or swallowing all that it is sent.
+mod slow_redis;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.

@@ -5,18 +5,18 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::{
     cli::check::{Examination, Finding, events, host_micros},
     config::Config,
-    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, SampleDeadline, StoreError, TableKind},
+    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, Rehearsed, SampleDeadline, StoreError, TableKind},
 };
 
 const NAME: &str = "database";
 const CLOSING: &str = "closing";
 
-pub(super) async fn examine(config: &Config) -> Examination {
+pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
     let store = match store::open(config).await {
         Ok(store) => store,
-        Err(OpenError::Misfit(misfit)) => {
-            examination.add(Finding::fail("mapping", misfit.to_string(), "fix the configuration, or the table"));
+        Err(error @ (OpenError::Misfit(_) | OpenError::Zone(_))) => {
+            examination.add(Finding::fail("mapping", error.to_string(), "fix the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {
@@ -58,7 +58,14 @@ pub(super) async fn examine(config: &Config) -> Examination {
     if catalogue.id_index.found.is_some() && !catalogue.id_is_unique {
         examination.add(not_unique(config, &catalogue));
     }
-    examination.add(time_zone(&catalogue));
+    examination.add(match store.zone_changed().await {
+        Ok(Some(reason)) => Finding::fail(
+            "time zone",
+            format!("{reason}; nothing closes"),
+            "set database.time_zone to the zone in which the shop writes its times, or set the server's time zone back",
+        ),
+        Ok(None) | Err(_) => time_zone(&catalogue),
+    });
     if let Some(finding) = sample(config, &catalogue) {
         examination.add(finding);
     }
@@ -69,7 +76,12 @@ pub(super) async fn examine(config: &Config) -> Examination {
         examination.add(odd_deadlines(config, odd));
     }
     match store::rehearse(store.as_ref()).await {
-        Ok(()) => examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)")),
+        Ok(()) => {
+            examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)"));
+            if rehearsal {
+                examination.add(rehearsed(store::rehearse_on_an_order(store.as_ref()).await));
+            }
+        }
         Err(StoreError::Rejected(reason)) => examination.add(Finding::fail(
             CLOSING,
             reason,
@@ -91,6 +103,24 @@ pub(super) async fn examine(config: &Config) -> Examination {
     }
     store.close().await;
     examination
+}
+
+fn rehearsed(rehearsed: Rehearsed) -> Finding {
+    const NAME: &str = "rehearsal";
+    match rehearsed {
+        Rehearsed::Closable(id) => Finding::ok(NAME, format!("order {id} could be closed (tried and rolled back)")),
+        Rehearsed::NotTried(why) => Finding::ok(NAME, format!("not tried on an order: {why}")),
+        Rehearsed::Refused { id, reason, lacking: true } => Finding::fail(
+            NAME,
+            format!("order {id} can't be closed: {reason}"),
+            "grant the right, or create what is missing; until then every order waits",
+        ),
+        Rehearsed::Refused { id, reason, lacking: false } => Finding::warn(
+            NAME,
+            format!("order {id} can't be closed: {reason}"),
+            "see whether this order is odd, or each of them: constraints, triggers and close.sql decide",
+        ),
+    }
 }
 
 fn mapping(config: &Config, catalogue: &Catalogue) -> Finding {

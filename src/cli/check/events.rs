@@ -28,7 +28,11 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
             _ => Finding::warn(TABLES, outbox.missing(), "order-closer migrate"),
         }];
     }
-    let mut findings = vec![Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))];
+    let mut findings = vec![if outbox.is_outdated() {
+        Finding::warn(TABLES, outbox.missing(), "order-closer migrate")
+    } else {
+        Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))
+    }];
     match outbox.backlog().await {
         Ok(backlog) => findings.extend(targets(config, outbox, &backlog)),
         Err(error) => {

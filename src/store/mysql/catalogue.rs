@@ -142,6 +142,22 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
     Err(Misfit(format!("orders.table is {wanted}, but the database {schema} has no such table that this user may see{hint} (names are taken as written, not folded)")).into())
 }
 
+/// A table without transactions that a closure may write: one that the user's SQL names, or any beside the orders, for triggers
+/// write where they like and show themselves only to whom they belong.
+pub(super) async fn without_transactions(session: &mut Session<MySql>, orders: &Table, rule: &Rule) -> Result<Option<String>, StoreError> {
+    let written = rule.written_sql();
+    let select = sqlx::query_scalar::<_, String>(
+        "SELECT CAST(CONCAT(t.table_schema, '.', t.table_name, ' (', t.engine, ')') AS CHAR) FROM information_schema.tables t
+         WHERE t.table_type = 'BASE TABLE'
+         AND t.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+         AND (t.table_schema = ? OR LOCATE(LOWER(t.table_name), ?) > 0)
+         AND NOT EXISTS (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES') LIMIT 1",
+    )
+    .bind(&orders.schema)
+    .bind(written.to_lowercase());
+    session.run(|connection| select.fetch_optional(connection)).await
+}
+
 /// A column of the table.
 #[derive(Debug, Clone)]
 pub(super) struct Column {

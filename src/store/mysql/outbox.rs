@@ -38,7 +38,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
         lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),
         unlock_migrations: Some(format!("DO RELEASE_LOCK({lock})")),
-        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
+        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")],
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(in crate::store) struct Orders {
     pub(super) server: Server,
-    table: Table,
+    pub(super) table: Table,
     pub(super) id: IdColumn,
     create_sweep_index: String,
     create_id_index: String,

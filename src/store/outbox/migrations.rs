@@ -11,8 +11,14 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 use super::{Link, Outbox, Result, link::finish, words::Words};
 use crate::store::StoreError;
 
-/// The version of the tables that this program needs.
-pub const VERSION: i64 = 2;
+/// The newest version of the tables that this program knows.
+pub const VERSION: i64 = 3;
+
+/// The version from which on they hold what events and dead letters need.
+pub(super) const WITH_ORDERS_TABLE: i64 = 2;
+
+/// The version from which on they hold facts.
+pub(super) const WITH_FACTS: i64 = 3;
 
 /// For how long to ask for tables, or for the right to migrate, that somebody else has; and how often.
 const PATIENCE: Duration = Duration::from_secs(10);

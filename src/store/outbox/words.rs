@@ -52,6 +52,10 @@ impl Words {
         format!("{}order_closer_dead_letters", self.schema)
     }
 
+    pub(super) fn facts(&self) -> String {
+        format!("{}order_closer_facts", self.schema)
+    }
+
     pub(super) fn migrations_table(&self) -> String {
         format!("{}order_closer_migrations", self.schema)
     }

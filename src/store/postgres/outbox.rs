@@ -26,6 +26,6 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         // The number is ours alone; the lock goes with the transaction.
         lock_migrations: "SELECT CAST(pg_try_advisory_xact_lock(7305805541961425520) AS int)::bigint".into(),
         unlock_migrations: None,
-        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
+        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")],
     }
 }

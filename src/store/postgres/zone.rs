@@ -42,18 +42,6 @@ pub(super) async fn session_zone(database: &Database) -> Result<SessionZone, Sto
     }
 }
 
-/// What has changed of the server's own zone, if something has.
-///
-/// # Errors
-/// [`StoreError::Unavailable`] when it can't be learned now.
-pub(super) async fn change(before: &ServersZone, database: &Database) -> Result<Option<String>, StoreError> {
-    match session_zone(database).await? {
-        SessionZone::Servers(now) => Ok(before.change_to(&now)),
-        SessionZone::Unknown(reason) => Err(StoreError::Unavailable(reason)),
-        SessionZone::Configured(_) => Ok(None),
-    }
-}
-
 async fn servers_zone(url: &str, limit: Duration) -> Result<SessionZone, StoreError> {
     let mut options: tokio_postgres::Config = match url.parse() {
         Ok(options) => options,

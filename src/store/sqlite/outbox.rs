@@ -25,6 +25,6 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         skip_locked: "",
         lock_migrations: "SELECT 1".into(),
         unlock_migrations: None,
-        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql")],
+        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")],
     }
 }

@@ -46,6 +46,39 @@ async fn indexes_that_are_missing_are_made_by_what_is_printed() {
     }
 }
 
+/// Every order would be refused, which no statement on none of them shows.
+#[tokio::test]
+async fn what_only_an_order_shows() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.order(1, 600_000).await;
+    shop.database.execute("CREATE TABLE history (number bigint GENERATED ALWAYS AS IDENTITY, order_no bigint)").await;
+    shop.database.execute("CREATE TABLE days (order_no bigint, day date) PARTITION BY RANGE (day)").await;
+    for (sql, mark, code, said) in [
+        (
+            "INSERT INTO history (order_no) SELECT unnest(ARRAY(SELECT o.order_no FROM orders o WHERE o.order_no IN (:ids)))",
+            "ok",
+            0,
+            "could be",
+        ),
+        ("INSERT INTO days SELECT o.order_no, current_date FROM orders o WHERE o.order_no IN (:ids)", "fail", 78, "no partition"),
+        (
+            "UPDATE orders SET expires_at = now() + (1 / (order_no - 1)) * interval '1 s' WHERE order_no IN (:ids)",
+            "warn",
+            0,
+            "division by zero",
+        ),
+    ] {
+        let settings = shop.settings_with(&redis).set("close.sql", vec![sql]);
+        let report = Report::of(&settings, code).await;
+        report.assert("rehearsal", mark, said);
+        let without = order_closer(&settings, &["check", "--no-rehearsal"]).await.expect_code(0);
+        assert!(!without.stdout.contains("rehearsal"), "{without:#?}");
+    }
+    assert_eq!(shop.assert_outcome().await.open.len(), 1);
+    assert_eq!(shop.database.number("SELECT count(*) FROM history").await, 0);
+}
+
 #[tokio::test]
 async fn an_id_that_is_not_unique() {
     let redis = good_redis();

@@ -83,7 +83,8 @@ async fn no_right_to_ask() {
     let redis = good_redis();
     redis.command(&["ACL", "SETUSER", "closer", "on", ">hush-hush-hush", "~*", "&*", "+@all", "-pttl"]);
     let (_shop, settings) = shop(&redis, 20, 0).await;
-    let report = Report::of(&settings.set("redis.url", redis.url_as("closer", "hush-hush-hush")), 0).await;
+    let report = Report::of(&settings.set("redis.url", redis.url_as("closer", "hush-hush-hush")), 78).await;
+    report.assert("rights", "fail", "+pttl");
     report.assert(NAME, "warn", "does not say when keys expire");
     assert!(report.fix(NAME).contains("+pttl"));
 }

@@ -1,0 +1,54 @@
+//! Notifications by the thousand that name no order of ours, forged or of another application: facts go first.
+
+use std::time::Duration;
+
+use super::listening;
+use crate::support::{Kind, Proxy, Redis, Settings, Shop};
+
+/// In each second.
+const PUBLISHED: u32 = 30_000;
+
+/// How late all but a few may be while the flood lasts, on a machine that is busy with it.
+const MOST_WITHIN_MILLIS: i64 = 1_500;
+
+/// Orders that fall due one after the other, with keys and without, while the flood lasts.
+async fn assert_facts_go_first(shop: &Shop, redis: &Redis, settings: &Settings) {
+    let daemon = listening(settings).await;
+    let flood = redis.flood(10_000_000..20_000_000, PUBLISHED);
+    let orders: Vec<(i64, i64)> = (1..=300).map(|number| (number, 3_000 + number * 15)).collect();
+    shop.orders(&orders[..150]).await;
+    shop.write_keys(redis, 0).await;
+    shop.orders(&orders[150..]).await;
+    // What only the sweep finds.
+    shop.orders_due_in(1_001..=1_020, -5_000).await;
+    shop.until_all_settled().await;
+    let published = flood.end();
+    daemon.stop().await;
+    let outcome = shop.assert_outcome().await;
+    let mut late: Vec<i64> = outcome.closed.range(..=300).map(|(_, millis)| *millis).collect();
+    late.sort_unstable();
+    assert!(late[294] <= MOST_WITHIN_MILLIS, "{published} forged, in ms: {late:?}");
+    let swept = outcome.closed[&1_001] - 5_000;
+    assert!(swept <= 10_000, "swept after {swept} ms");
+    let summary = daemon.summary();
+    assert!(summary.count("dropped") + summary.count("lost") > 0, "there were too many to look at: {summary:?}");
+}
+
+#[tokio::test]
+async fn a_flood_of_forged_notifications() {
+    let shop = Shop::open(Kind::Postgres).await;
+    let redis = Redis::start();
+    // So that there is no room for many.
+    let settings = shop.settings_with(&redis).set("close.inbox", 20_000);
+    assert_facts_go_first(&shop, &redis, &settings).await;
+}
+
+#[tokio::test]
+async fn a_flood_while_the_database_is_far_away() {
+    let shop = Shop::open(Kind::Postgres).await;
+    let redis = Redis::start();
+    let proxy = Proxy::before(&shop.database.url);
+    proxy.delay(Duration::from_micros(7_500));
+    let settings = shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url)).set("close.inbox", 20_000);
+    assert_facts_go_first(&shop, &redis, &settings).await;
+}
