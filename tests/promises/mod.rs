@@ -55,6 +55,8 @@ mod tables;
 mod together;
 /// Receivers of events that fail in every way.
 mod webhooks;
+/// Rows and keys that contradict each other.
+mod witnesses;
 
 use crate::support::{Daemon, Settings, shop::Outcome};
 
