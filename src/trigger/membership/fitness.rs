@@ -51,8 +51,10 @@ impl Fitness {
             error!(since_s = since.as_secs(), reason = %fault, cure = fault.cure(), "the database does not answer; no order can be closed");
         }
         let answers = fault.is_none() && !self.outage.lasts();
-        let (waiting, counts) = (self.inbox.queued() > 0, self.stats.counts());
-        let stuck = self.progress.is_stuck(waiting, counts.looks, Instant::now());
+        let counts = self.stats.counts();
+        let stuck = self.progress.is_stuck(self.inbox.queued() > 0, counts.looks, Instant::now());
+        // Those that met a lock are among what waits.
+        let waiting = self.inbox.waiting() > 0;
         let closed_before = std::mem::replace(&mut self.progress.closed, counts.closed);
         Condition { fit: answers && !stuck && !self.inbox.refuses_all(), busy: waiting && counts.closed > closed_before }
     }
