@@ -337,7 +337,8 @@ async fn a_rejected_order_that_was_paid_is_forgotten() {
     assert_eq!((inbox.waiting(), inbox.left()), (0, Vec::new()));
 }
 
-/// When nothing closes any more, no order is to blame, however often it fails; and all are tried at once when one closes.
+/// When nothing closes any more, no order is to blame, however often it fails, which is said about each minute; and all are tried
+/// at once when one closes.
 #[tokio::test(start_paused = true)]
 async fn what_all_orders_suffer_is_no_orders_fault() {
     let inbox = inbox(1_000);
@@ -353,8 +354,9 @@ async fn what_all_orders_suffer_is_no_orders_fault() {
         said.extend(settle(&inbox, group[0].clone(), rejected()));
         tries += 1;
     }
-    assert_eq!(said.iter().filter(|one| matches!(one, Consequence::AllRefused(_))).count(), 1, "{said:?}");
-    assert_eq!(said.len(), 3, "{said:?}");
+    let minutes = said.iter().filter(|one| matches!(one, Consequence::AllRefused(_))).count();
+    assert!((9..=10).contains(&minutes), "{said:?}");
+    assert_eq!(said.len(), 2 + minutes, "{said:?}");
     assert!((100..200).contains(&tries), "{tries} tries in ten minutes");
     // One that has not failed yet waits for none of them.
     let fresh = suspects(&inbox, [99]).await.remove(0);

@@ -42,7 +42,7 @@ use crate::{
     store::Store,
 };
 use first_edition::FirstEdition;
-use fitness::{Condition, Fitness, Progress};
+use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
 use peers::{FORGOTTEN, Known, Peers};
 
@@ -105,7 +105,14 @@ impl Membership {
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
     pub async fn run(self: Arc<Self>, heart: Heart) {
         let Heart { config, commands, store, inbox, stats, outage, stop } = heart;
-        let fitness = Fitness { store: Arc::clone(&store), inbox: Arc::clone(&inbox), stats, outage, progress: Progress::default() };
+        let fitness = Fitness {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            stats,
+            outage,
+            progress: Progress::default(),
+            silence: Silence::default(),
+        };
         let older = FirstEdition::new(&config);
         let mut session = Session {
             membership: &self,

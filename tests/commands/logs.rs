@@ -176,10 +176,8 @@ async fn a_summary_of_what_waits_and_what_is_dead() {
         .set("log.summary", "100ms");
     order_closer(&settings, &["migrate"]).await.expect_code(0);
     let daemon = Daemon::start(&settings);
-    let summary = |is_it: fn(&Value) -> bool| {
-        let daemon = &daemon;
-        async move { wait::some("such a summary", async || daemon.said("summary").into_iter().find(&is_it)).await }
-    };
+    let summary =
+        async |is_it: fn(&Value) -> bool| wait::some("such a summary", async || daemon.said("summary").into_iter().find(&is_it)).await;
     let quiet = summary(|summary| summary["subscribed"] == true).await;
     assert!(quiet.get("lateness_p50_ms").is_none(), "nothing was closed: {quiet}");
     assert_eq!((number(&quiet, "waiting"), number(&quiet, "held"), number(&quiet, "dead_letters")), (0, 0, 0));

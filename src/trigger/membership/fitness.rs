@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+use tracing::error;
 
 use crate::{
-    close::{Inbox, Outage, Stats},
-    store::Store,
+    close::{Inbox, Outage, Reminder, Stats},
+    store::{Store, StoreError},
 };
 
 /// How long the database may take to answer the smallest of questions.
@@ -32,17 +33,46 @@ pub(super) struct Fitness {
     pub(super) stats: Arc<Stats>,
     pub(super) outage: Arc<Outage>,
     pub(super) progress: Progress,
+    pub(super) silence: Silence,
 }
 
 impl Fitness {
     /// Asks the database, and looks at what was done since it was asked last.
     pub(super) async fn examine(&mut self) -> Condition {
         let answer = tokio::time::timeout(ANSWER, self.store.clock()).await;
-        let answers = matches!(answer, Ok(Ok(_))) && !self.outage.lasts();
-        let (waiting, counts) = (self.inbox.queued() > 0, self.stats.counts());
-        let stuck = self.progress.is_stuck(waiting, counts.looks, Instant::now());
+        let fault = match answer {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(StoreError::Unavailable(format!("no answer within {}", humantime::format_duration(ANSWER)))),
+        };
+        // Whoever closes orders says it once there is one to be closed.
+        let silent = self.silence.lasts(fault.is_some() && !self.outage.lasts(), Instant::now());
+        if let (Some(since), Some(fault)) = (silent, &fault) {
+            error!(since_s = since.as_secs(), reason = %fault, cure = fault.cure(), "the database does not answer; no order can be closed");
+        }
+        let answers = fault.is_none() && !self.outage.lasts();
+        let counts = self.stats.counts();
+        let stuck = self.progress.is_stuck(self.inbox.queued() > 0, counts.looks, Instant::now());
+        // Those that met a lock are among what waits.
+        let waiting = self.inbox.waiting() > 0;
         let closed_before = std::mem::replace(&mut self.progress.closed, counts.closed);
         Condition { fit: answers && !stuck && !self.inbox.refuses_all(), busy: waiting && counts.closed > closed_before }
+    }
+}
+
+/// How long the database has not answered while there was no order to be closed.
+#[derive(Debug, Default)]
+pub(super) struct Silence(Option<(Instant, Reminder)>);
+
+impl Silence {
+    /// For how long, each time that a minute of it has passed.
+    fn lasts(&mut self, silent: bool, now: Instant) -> Option<Duration> {
+        if !silent {
+            self.0 = None;
+            return None;
+        }
+        let (since, said) = self.0.get_or_insert((now, Reminder::said(now)));
+        said.is_due(now).then(|| now - *since)
     }
 }
 
@@ -86,5 +116,15 @@ mod tests {
         assert!(!at(10, true, 11));
         assert!(at(13, true, 11));
         assert!(!at(14, true, 12), "it moves again");
+    }
+
+    #[test]
+    fn silence_is_worth_a_word_each_minute() {
+        let (mut silence, begin) = (Silence::default(), Instant::now());
+        let mut at = |second: u64, silent| silence.lasts(silent, begin + Duration::from_secs(second)).map(|since| since.as_secs());
+        let said: Vec<u64> = (0..150).filter_map(|second| at(second, true)).collect();
+        assert_eq!(said, [60, 120]);
+        assert_eq!(at(150, false), None);
+        assert_eq!((at(151, true), at(210, true), at(211, true)), (None, None, Some(60)), "it begins anew");
     }
 }
