@@ -313,6 +313,12 @@ pub trait Transaction: Send {
     /// As the database says, sorted.
     async fn update_early(&mut self, ids: &[OrderId]) -> Result<Updated, StoreError>;
 
+    /// Lets the server end each further statement that takes longer, where it can and does not yet.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn limit_statements(&mut self, limit: Duration) -> Result<(), StoreError>;
+
     /// Checks at once what would be checked at the commit, where that can be: deferred constraints and triggers.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! What the databases do differently. All that they do alike stands once, in [`super::table`].
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::{Connection, Database, SqlStr, error::DatabaseError};
@@ -83,6 +83,11 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// The beginning of a transaction that closes, and in the same trip its proof ([`Self::proof`]), where the server does
     /// not prove it by beginning.
     fn begin(limits: Limits, refused: bool) -> SqlStr;
+
+    /// Makes the server end each further statement of a transaction that takes longer, where [`Self::begin`] has not.
+    fn limit_statements(_: Duration) -> Option<SqlStr> {
+        None
+    }
 
     /// Statements whose last row, if there is one, has a number: 0 where the server can be written. `refused` says that it
     /// has lately refused that.

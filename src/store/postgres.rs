@@ -99,6 +99,10 @@ impl Dialect for Postgres {
         sql(format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock}; {}", read_only!()))
     }
 
+    fn limit_statements(limit: Duration) -> Option<SqlStr> {
+        Some(sql(format!("SET LOCAL statement_timeout = {}", limit.as_millis())))
+    }
+
     fn proof(_: bool) -> &'static str {
         read_only!()
     }

@@ -15,7 +15,8 @@ use crate::{
 /// How long a statement of a rehearsal on an order waits for a lock, and may take where the database counts both as one.
 const LOCK: Duration = Duration::from_millis(20);
 
-/// How long the whole of it may take.
+/// How long a statement may take, and the whole of it.
+const STATEMENT: Duration = Duration::from_millis(1_500);
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// How many orders it may choose from.
@@ -103,6 +104,8 @@ async fn try_an_order(store: &dyn Store) -> Result<Rehearsed, StoreError> {
     let limits = Limits { wait: LockWait::Never, lock: LOCK, statement: LOCK };
     for Row { id, .. } in rows {
         let mut transaction = store.begin(limits).await?;
+        // Whoever gives a statement up leaves it to its server, with all that it has locked.
+        transaction.limit_statements(STATEMENT).await?;
         let tried = close(transaction.as_mut(), store.unpaid(), &id).await;
         transaction.rollback().await;
         match tried {

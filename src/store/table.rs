@@ -390,6 +390,13 @@ impl<D: Dialect> Transaction for Open<D> {
         Ok(Updated { changed, closed: self.count_closed(ids).await? })
     }
 
+    async fn limit_statements(&mut self, limit: Duration) -> Result<()> {
+        match D::limit_statements(limit) {
+            Some(statement) => self.session.execute(statement).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     async fn check_deferred(&mut self) -> Result<()> {
         match D::CHECK_DEFERRED {
             Some(statement) => self.session.execute(statement.into_sql_str()).await.map(drop),

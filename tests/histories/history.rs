@@ -119,7 +119,7 @@ impl History {
         must_not(self.was_settled() && closed, Violation::ClosedThoughSettled);
         must_not(self.closures.len() > 1, Violation::Twice);
         let open = self.status == Some(UNPAID) || (self.status == Some(CLOSED) && first.is_none());
-        let due = if disputed { self.key().unwrap_or_default() } else { self.deadline };
+        let due = if self.outlived() { self.key().unwrap_or_default() } else { self.deadline };
         must_not(open && due < now, Violation::Lost);
         must_not(first.is_some_and(|at| at - due > LATE) && !self.is_excused(number, excuse), Violation::Late);
         found
