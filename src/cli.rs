@@ -119,7 +119,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Misfit(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
+            OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
             OpenError::Store(error) => error.into(),
         }
     }

@@ -10,6 +10,7 @@
 //! closed: then it is not theirs. A transaction that does not even begin has nothing to do with its orders, which wait.
 
 mod alone;
+mod bounds;
 mod closer;
 mod closures;
 mod inbox;
@@ -18,16 +19,19 @@ mod outage;
 mod outcome;
 mod pace;
 mod queue;
+mod reminder;
 mod stats;
 mod throttle;
 mod transaction;
 mod trouble;
 mod worker;
 
+pub use bounds::{Bounds, JUMP};
 pub use closer::{Closer, Ending};
 pub use inbox::{Batch, Consequence, Crowd, Inbox, Offer, Pending};
 pub use outage::Outage;
 pub use outcome::{Closed, Looked, Outcome, UNDONE};
+pub use reminder::Reminder;
 pub use stats::{Done, Lateness, Stats, Summary, millis};
 pub use throttle::Throttle;
 pub use worker::{Follow, Later, Worker, most_transactions};

@@ -18,7 +18,7 @@ pub use load::{DEFAULT_FILE, Loaded, Setting, load};
 pub use rule::{Names, Rule};
 pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
-pub use values::{ColumnName, Span, Status, Statuses, TableName, TimeZone};
+pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -240,11 +240,13 @@ pub struct Sweep {
     pub ahead: Span,
     /// The most orders that one query reads.
     pub page: u32,
+    /// What has been overdue for longer is left alone.
+    pub oldest: Oldest,
 }
 
 impl Default for Sweep {
     fn default() -> Self {
-        Self { every: Span::from_secs(1), ahead: Span::from_secs(2), page: 2_000 }
+        Self { every: Span::from_secs(1), ahead: Span::from_secs(2), page: 2_000, oldest: Oldest::default() }
     }
 }
 

@@ -119,6 +119,15 @@ pub struct Page {
     pub reads: u32,
 }
 
+/// How many unpaid orders there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How many.
+    pub orders: u64,
+    /// The first of their deadlines, in microseconds since 1970 UTC.
+    pub since: Option<i64>,
+}
+
 /// An orders table in some database.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync {
@@ -175,14 +184,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn count(&self, window: Window) -> Result<u64, StoreError>;
+    async fn count(&self, window: Window) -> Result<Counted, StoreError>;
 
     /// The same of whatever is overdue now.
     ///
     /// # Errors
     /// As the database says, sorted.
     async fn count_overdue(&self) -> Result<u64, StoreError> {
-        self.count(Window::overdue(None)).await
+        Ok(self.count(Window::overdue(None)).await?.orders)
     }
 
     /// Reads the database's clock.
@@ -395,7 +404,7 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
     };
     opened.map_err(|error| match error {
         OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Zone(_) => error,
+        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
     })
 }
 
@@ -403,12 +412,12 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
 ///
 /// # Errors
 /// Says that our tables are missing, or older than this program.
-pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), Misfit> {
+pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
     let outbox = store.outbox();
     if !events.enabled || outbox.is_ready() {
         return Ok(());
     }
-    Err(Misfit(format!("events.enabled is true, but {}", outbox.missing())))
+    Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
 }
 
 /// What is wrong with a URL that the driver can't use; it names parameters and no password.

@@ -5,10 +5,12 @@
 //! misses, the sweep finds. Where several instances run, [`Membership`] says which of them tries an order first.
 
 mod clock;
+mod clock_watch;
 mod key;
 mod listener;
 mod look_ahead;
 mod membership;
+mod overdue;
 mod pacer;
 mod pages;
 mod rest;
@@ -17,10 +19,12 @@ mod sweep;
 mod wheel;
 mod zone;
 
+pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Listener, SessionEnd};
 pub use look_ahead::LookAhead;
 pub use membership::{Heart, Membership};
+pub use overdue::{left_alone, since};
 pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use slow::Turns;

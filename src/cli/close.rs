@@ -1,19 +1,24 @@
 //! `order-closer close`: these orders, now, if they are due.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     app::open_and_rehearse,
-    cli::{CommandResult, Exit, Failure, order_id, print},
-    close::{Closed, Closer, Looked, Outcome, Pending, UNDONE},
+    cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead},
+    close::{Bounds, Closed, Closer, Looked, Outcome, Pending, UNDONE},
     config::Config,
     order::{OrderId, Trigger},
+    trigger::compare_clocks,
 };
 
 pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
     let store = open_and_rehearse(config).await?;
     let ids = ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
-    let closer = Closer::new(store.clone());
+    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
+    if let Some(ahead) = compare_clocks(store.as_ref(), &config.redis, &bounds).await {
+        complain(&clock_is_ahead(ahead));
+    }
+    let closer = Closer::within(store.clone(), bounds);
     let (mut looked, mut unavailable) = (Vec::new(), None);
     for id in &ids {
         match closer.one(Pending::new(id.clone(), Trigger::Request)).await {

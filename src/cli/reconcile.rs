@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::open_and_rehearse,
     cli::{CommandResult, Exit, Failure, complain, print},
-    close::{Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
-    config::{Config, Retry, Span},
+    close::{Bounds, Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Worker},
+    config::{Config, Oldest, Retry, Span},
     order::{OrderId, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
-    trigger::Pages,
+    trigger::{Pages, accept_clock, compare_clocks, left_alone, since},
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -52,6 +52,12 @@ pub(super) struct Arguments {
     /// Begin no further batch after this time, such as 30s.
     #[arg(long, value_name = "TIME")]
     max_duration: Option<Span>,
+    /// Leave alone what has been overdue for longer than this, such as 30d, or nothing: none [default: sweep.oldest]
+    #[arg(long, value_name = "TIME|none")]
+    oldest: Option<Oldest>,
+    /// Take the database's clock as it is, though it differs from others, and let daemons do so.
+    #[arg(long)]
+    accept_clock: bool,
 }
 
 /// What one pass did.
@@ -63,8 +69,11 @@ struct Report {
     settled: u64,
     not_found: u64,
     failed: u64,
+    /// Overdue for longer than `--oldest`, or sweep.oldest.
+    left_alone: u64,
     dry_run: bool,
-    lateness_ms: Lateness,
+    /// Nothing where nothing was closed.
+    lateness_ms: Option<Lateness>,
     duration_ms: u64,
 }
 
@@ -73,9 +82,20 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     // A dry run may be made by a user who has no right to update.
     let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
     let deadline = arguments.max_duration.and_then(|limit| started.checked_add(limit.get()));
-    let progress = progress(store.as_ref(), &arguments).await?;
-    let mut pass = Pass::new(config, &store, progress, deadline);
-    let ended = pass.all(config.sweep.page, &arguments).await;
+    let oldest = arguments.oldest.unwrap_or(config.sweep.oldest).get();
+    let bounds = Arc::new(Bounds::new(oldest));
+    let mut ahead = None;
+    if arguments.accept_clock {
+        if let Err(error) = accept_clock(store.as_ref(), &config.redis).await {
+            complain(&format!("daemons can't be told that the database's clock is right, and have to be started anew: {error}"));
+        }
+    } else {
+        ahead = compare_clocks(store.as_ref(), &config.redis, &bounds).await;
+    }
+    let older = left_alone(store.as_ref(), oldest).await?;
+    let progress = progress(store.as_ref(), &arguments, oldest).await?;
+    let mut pass = Pass::new(config, &store, progress, deadline, bounds);
+    let ended = pass.all(config.sweep.page, oldest, &arguments).await;
     pass.progress.finish_and_clear();
     store.close().await;
 
@@ -86,23 +106,44 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         settled: total.settled + total.not_due,
         not_found: total.not_found,
         failed: pass.failed.len() as u64,
+        left_alone: older.orders,
         dry_run: arguments.dry_run,
         lateness_ms: total.lateness_ms,
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
     show(&report, arguments.json)?;
+    if older.orders > 0 && !arguments.json {
+        let (count, longest) = (older.orders, arguments.oldest.unwrap_or(config.sweep.oldest));
+        print(&format!(
+            "{count} orders have been overdue for longer than {longest}, since {}, and are left alone; `order-closer reconcile --oldest \
+             none` closes them",
+            since(&older)
+        ));
+    }
     name_failed(&pass);
+    if let Some(ahead) = ahead {
+        complain(&clock_is_ahead(ahead));
+    }
     ended?;
-    Ok(if pass.failed.is_empty() && !pass.out_of_time { Exit::Done } else { Exit::Unfinished })
+    Ok(if pass.failed.is_empty() && !pass.out_of_time && ahead.is_none() { Exit::Done } else { Exit::Unfinished })
+}
+
+/// What is said of a clock that is ahead of all others.
+pub(super) fn clock_is_ahead(by: Duration) -> String {
+    format!(
+        "the database's clock is {:.0} s ahead of Redis' and of this host's, and what is due only by that waits; if it is right, run \
+         `order-closer reconcile --accept-clock`",
+        by.as_secs_f64()
+    )
 }
 
 /// A bar on a terminal, nothing elsewhere; only a terminal is worth the count.
-async fn progress(store: &dyn Store, arguments: &Arguments) -> Result<ProgressBar, Failure> {
+async fn progress(store: &dyn Store, arguments: &Arguments, oldest: Option<Duration>) -> Result<ProgressBar, Failure> {
     use std::io::IsTerminal;
     if arguments.json || !std::io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }
-    let count = store.count_overdue().await?;
+    let count = store.count(Window::overdue(oldest)).await?.orders;
     let bar = ProgressBar::new(arguments.limit.map_or(count, |limit| limit.min(count)));
     let style = ProgressStyle::with_template("{spinner} {pos} of {len} overdue orders {wide_bar} {per_sec}, {eta} left")
         .map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
@@ -130,12 +171,12 @@ enum Waited {
 }
 
 impl Pass {
-    fn new(config: &Config, store: &Arc<dyn Store>, progress: ProgressBar, deadline: Option<Instant>) -> Self {
+    fn new(config: &Config, store: &Arc<dyn Store>, progress: ProgressBar, deadline: Option<Instant>, bounds: Arc<Bounds>) -> Self {
         // Each order is tried once, save those that another transaction holds.
         let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
         let worker = Worker {
             inbox: Arc::new(Inbox::new(config.close.inbox, retry)),
-            closer: Closer::new(Arc::clone(store)),
+            closer: Closer::within(Arc::clone(store), bounds),
             batch_size: config.close.batch_size,
             later: mpsc::channel(1).0,
             closed: watch::Sender::new(()),
@@ -150,10 +191,10 @@ impl Pass {
     }
 
     /// Finds what is overdue, page by page, and lets it be closed.
-    async fn all(&mut self, page: u32, arguments: &Arguments) -> Result<(), Failure> {
+    async fn all(&mut self, page: u32, oldest: Option<Duration>, arguments: &Arguments) -> Result<(), Failure> {
         let inbox = Arc::clone(&self.worker.inbox);
         let store = Arc::clone(&self.store);
-        let mut pages = Pages::of(store.as_ref(), Window::overdue(None), page);
+        let mut pages = Pages::of(store.as_ref(), Window::overdue(oldest), page);
         let mut ended = Waited::Enough;
         loop {
             let left = arguments.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.done(arguments.dry_run)));
@@ -200,18 +241,18 @@ impl Pass {
         while self.workers.join_next().await.is_some() {}
         self.failed.extend(inbox.left().into_iter().map(|(id, reason, _)| (id, reason)));
         match ended {
-            Waited::Enough => self.name_undone(page).await,
+            Waited::Enough => self.name_undone(oldest, page).await,
             Waited::OutOfTime => Ok(()),
             Waited::Unavailable(error) => Err(error.into()),
         }
     }
 
     /// Names orders that are unpaid again though this pass has closed them; they were due before all others.
-    async fn name_undone(&mut self, limit: u32) -> Result<(), Failure> {
+    async fn name_undone(&mut self, oldest: Option<Duration>, limit: u32) -> Result<(), Failure> {
         if self.worker.stats.closed() == 0 {
             return Ok(());
         }
-        let page = self.store.due(&DueQuery { window: Window::overdue(None), limit, after: None }).await?;
+        let page = self.store.due(&DueQuery { window: Window::overdue(oldest), limit, after: None }).await?;
         let undone = self.worker.closer.undone(page.rows.iter().filter_map(|row| Some((&row.id, row.deadline?))));
         self.failed.extend(undone.into_iter().map(|id| (id, UNDONE.to_owned())));
         Ok(())
@@ -258,8 +299,8 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
     if json {
         let text = serde_json::to_string(report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
         print(&text);
-    } else if std::io::stdout().is_terminal() {
-        // Cron mails whatever is printed, so there it stays silent.
+    } else if report.dry_run || std::io::stdout().is_terminal() {
+        // Cron mails whatever is printed, so there it stays silent, unless it was asked for nothing but an answer.
         print(&if report.dry_run {
             format!("{} overdue orders; nothing was closed", report.overdue)
         } else {

@@ -19,6 +19,7 @@ use tracing::debug;
 use crate::{
     close::{
         Pending,
+        bounds::Bounds,
         closures::Closures,
         outcome::{Looked, Outcome},
         pace::Pace,
@@ -67,6 +68,7 @@ pub enum Ending {
 #[derive(Debug, Clone)]
 pub struct Closer {
     store: Arc<dyn Store>,
+    bounds: Arc<Bounds>,
     shared: Arc<Shared>,
 }
 
@@ -99,10 +101,16 @@ impl Spell {
 }
 
 impl Closer {
-    /// A closer of orders in `store`.
+    /// A closer of orders in `store`, however old they are.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, shared: Arc::default() }
+        Self::within(store, Arc::default())
+    }
+
+    /// A closer of orders in `store` that stays within these bounds.
+    #[must_use]
+    pub fn within(store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Self {
+        Self { store, bounds, shared: Arc::default() }
     }
 
     /// The orders it closes.
@@ -224,7 +232,7 @@ impl Closer {
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
         let limits = shared.pace.limits(wait, batch.len());
-        let run = lock_judge_update(self.store.as_ref(), &shared.closures, batch, way, limits);
+        let run = lock_judge_update(self.store.as_ref(), (&shared.closures, &self.bounds), batch, way, limits);
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {
             let _all = timeout(TURN_PATIENCE, shared.turn.write()).await;
@@ -248,7 +256,9 @@ impl Closer {
         self.shared.refreshed.begin();
         match self.store.refresh().await {
             Ok(()) => Ok(true),
-            Err(error @ (OpenError::Misfit(_) | OpenError::Zone(_))) => Err(StoreError::Rejected(error.to_string())),
+            Err(error @ (OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_))) => {
+                Err(StoreError::Rejected(error.to_string()))
+            }
             Err(OpenError::Store(error)) => Err(error),
         }
     }

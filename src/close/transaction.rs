@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use crate::{
     close::{
         Pending,
+        bounds::Bounds,
         closures::Closures,
         outcome::{Closed, Looked, Outcome, ROW_HELD},
     },
@@ -27,7 +28,7 @@ pub(super) enum Failure {
     /// It did not begin, or the whole table is locked: no order has to do with it.
     Database(StoreError),
     /// Step by step it is known why: another transaction holds an order's row, a trigger has changed it, or it must not be
-    /// closed again.
+    /// closed again, or not yet.
     Fused(String),
     /// A statement failed.
     Statement(StoreError),
@@ -63,14 +64,14 @@ impl Candidate {
 /// again tells.
 pub(super) async fn lock_judge_update(
     store: &dyn Store,
-    closures: &Closures,
+    (closures, bounds): (&Closures, &Bounds),
     batch: &[Pending],
     way: Way,
     limits: Limits,
 ) -> Result<Vec<Looked>, Failure> {
     let mut transaction = store.begin(limits).await.map_err(Failure::Database)?;
     let began = Instant::now();
-    let candidates = match judge_and_update(transaction.as_mut(), store.unpaid(), closures, batch, way).await {
+    let candidates = match judge_and_update(transaction.as_mut(), store.unpaid(), (closures, bounds), batch, way).await {
         Ok(candidates) => candidates,
         Err(error) => {
             transaction.rollback().await;
@@ -107,13 +108,15 @@ pub(super) async fn lock_judge_update(
 async fn judge_and_update(
     transaction: &mut dyn Transaction,
     unpaid: &[String],
-    closures: &Closures,
+    (closures, bounds): (&Closures, &Bounds),
     batch: &[Pending],
     way: Way,
 ) -> Result<Vec<Candidate>, Failure> {
+    let asked = Instant::now();
+    let verdict = |pending: &Pending, row: Option<&Row>| bounds.judge(unpaid, pending, row, asked);
     let ids: Vec<OrderId> = batch.iter().map(|pending| pending.id.clone()).collect();
     let mut rows: Rows = match way {
-        Way::Fused => fused(transaction, unpaid, closures, &ids).await?,
+        Way::Fused => fused(transaction, closures, batch, &ids, verdict).await?,
         Way::Stepwise => vec![None; ids.len()],
     };
     let left = missing(&ids, &rows);
@@ -121,7 +124,11 @@ async fn judge_and_update(
     if stepwise {
         fill(&mut rows, read(transaction, &left).await?);
     }
-    let mut candidates: Vec<Candidate> = batch.iter().cloned().zip(rows).map(|(pending, row)| candidate(unpaid, pending, row)).collect();
+    let candidate = |(pending, row): (&Pending, Option<Row>)| {
+        let verdict = verdict(pending, row.as_ref());
+        Candidate { pending: pending.clone(), row, verdict, undone: false }
+    };
+    let mut candidates: Vec<Candidate> = batch.iter().zip(rows).map(candidate).collect();
     if stepwise {
         mark_undone(&mut candidates, closures);
         let due: Vec<OrderId> = candidates.iter().filter(|one| one.is_to_close()).map(|one| one.pending.id.clone()).collect();
@@ -133,11 +140,6 @@ async fn judge_and_update(
     }
     run_user_sql(transaction, &candidates).await?;
     Ok(candidates)
-}
-
-fn candidate(unpaid: &[String], pending: Pending, row: Option<Row>) -> Candidate {
-    let verdict = judge(unpaid, row.as_ref());
-    Candidate { pending, row, verdict, undone: false }
 }
 
 fn mark_undone(candidates: &mut [Candidate], closures: &Closures) {
@@ -173,16 +175,24 @@ async fn run_user_sql(transaction: &mut dyn Transaction, candidates: &[Candidate
 type Rows = Vec<Option<Row>>;
 
 /// Closes as many of these orders as one statement can, and returns their rows.
-async fn fused(transaction: &mut dyn Transaction, unpaid: &[String], closures: &Closures, ids: &[OrderId]) -> Result<Rows, Failure> {
+async fn fused(
+    transaction: &mut dyn Transaction,
+    closures: &Closures,
+    batch: &[Pending],
+    ids: &[OrderId],
+    verdict: impl Fn(&Pending, Option<&Row>) -> Verdict,
+) -> Result<Rows, Failure> {
     let rows = transaction
         .close_due(ids)
         .await
         .map_err(|error| if let StoreError::Locked(reason) = error { Failure::Fused(reason) } else { Failure::Statement(error) })?;
     let rows = in_places(rows, ids)?;
-    for row in rows.iter().flatten() {
-        let verdict = judge(unpaid, Some(row));
+    for (pending, row) in batch.iter().zip(&rows) {
+        let Some(row) = row else { continue };
+        let verdict = verdict(pending, Some(row));
         if !verdict.is_close() {
-            return Err(Failure::Fused(format!("order {} was changed while it was closed, and is now {verdict:?}", row.id)));
+            // It was changed while it was closed, or is not to be closed by this statement's clock.
+            return Err(Failure::Fused(format!("order {} is {verdict:?}", row.id)));
         }
     }
     if let [id, ..] = closures.undone(rows.iter().flatten().filter_map(|row| Some((&row.id, row.deadline?)))).as_slice() {

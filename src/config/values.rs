@@ -80,6 +80,71 @@ impl fmt::Debug for Span {
     }
 }
 
+/// For how long an order may have been overdue, or `none`: for however long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub struct Oldest(Option<Span>);
+
+impl Oldest {
+    /// The longest, if there is one.
+    #[must_use]
+    pub fn get(self) -> Option<Duration> {
+        self.0.map(Span::get)
+    }
+}
+
+impl Default for Oldest {
+    fn default() -> Self {
+        Self(Some(Span::from_secs(30 * 86_400)))
+    }
+}
+
+impl std::str::FromStr for Oldest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        text.parse().map(|span| Self(Some(span))).map_err(|error: String| format!("{error}, nor \"none\""))
+    }
+}
+
+impl<'de> Deserialize<'de> for Oldest {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Oldest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a length of time with its unit, such as \"30d\", or \"none\"")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Oldest, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+impl From<Oldest> for String {
+    fn from(oldest: Oldest) -> Self {
+        oldest.to_string()
+    }
+}
+
+impl fmt::Display for Oldest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(span) => span.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
+
 /// A value of the status column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]

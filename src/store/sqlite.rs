@@ -59,12 +59,11 @@ impl Dialect for Sqlite {
         let file = options.get_filename();
         // SQLite's own message would not say which file.
         if !file.exists() {
-            return Err(Misfit(format!(
+            return Err(OpenError::Missing(Misfit(format!(
                 "database.url is {}, and there is no file {}; a relative path begins at the working directory",
                 database.url,
                 file.display()
-            ))
-            .into());
+            ))));
         }
         // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
         // a close.sql statement that would leave orphans is rejected and seen.

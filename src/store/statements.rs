@@ -60,7 +60,8 @@ pub(super) struct Statements<L> {
     /// In: ?1 and ?2 the last and the first deadline, ?3 page size, ?4 and ?5 the place to continue after. Out: rows in the
     /// order of deadlines, with the deadline's text. Locks nothing. One for each unpaid status and each way of writing a time.
     pub(super) due: Vec<Due>,
-    /// In: ?1 and ?2 the last and the first deadline. Out: one number, to be added up. Locks nothing.
+    /// In: ?1 and ?2 the last and the first deadline. Out: how many, and the first
+    /// deadline. Locks nothing.
     pub(super) count_due: Vec<Statement>,
     /// Out: id, stored text and meaning of some deadline. Locks nothing.
     pub(super) sample: SqlStr,
@@ -96,7 +97,7 @@ impl<L> Statements<L> {
         let due = fragments.swept.iter().flat_map(pages);
         let count = |within: &String| {
             Writer::new(D::PARAMETERS)
-                .verbatim(&format!("SELECT count(*) FROM {orders} WHERE {} AND ", fragments.any_swept))
+                .verbatim(&format!("SELECT count(*), MIN({deadline}) FROM {orders} WHERE {} AND ", fragments.any_swept))
                 .with_parameters(within)
                 .verbatim(&found)
                 .finish()

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::{
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings, Store,
-        StoreError, Transaction, Updated, Window,
+        Catalogue, ClockReading, Counted, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
+        Store, StoreError, Transaction, Updated, Window,
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
@@ -185,13 +185,18 @@ impl<D: Dialect> Store for Table<D> {
         Ok(paging.finish())
     }
 
-    async fn count(&self, window: Window) -> Result<u64> {
+    async fn count(&self, window: Window) -> Result<Counted> {
         let mut session = self.connections.read().await?;
-        let mut count = 0;
+        let mut counted = Counted::default();
         for statement in &self.schema().statements.count_due {
-            count += number::<D>(&session.read(statement, &[window.until, window.from].map(Value::from)).await?)?;
+            let rows = session.read(statement, &[window.until, window.from].map(Value::from)).await?;
+            let Some(row) = rows.first() else { continue };
+            let mut columns = Columns::<D::Driver>::of(row);
+            let (orders, since) = (columns.number().map_err(sorted::<D>)?, columns.optional_number().map_err(sorted::<D>)?);
+            counted.orders += orders.unsigned_abs();
+            counted.since = counted.since.into_iter().chain(since).min();
         }
-        Ok(count)
+        Ok(counted)
     }
 
     async fn clock(&self) -> Result<ClockReading> {

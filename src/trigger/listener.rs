@@ -68,7 +68,11 @@ impl Listener {
         let (ending, ended) = oneshot::channel::<()>();
         let spawned = std::thread::Builder::new().name("listener".into()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime.block_on(self.hold_sessions()),
+                Ok(runtime) => {
+                    runtime.block_on(self.hold_sessions());
+                    // A thread that asks a silent name server is not waited for.
+                    runtime.shutdown_background();
+                }
                 Err(error) => error!(%error, "the listener's thread can't run; orders are closed by their rows alone"),
             }
             drop(ending);

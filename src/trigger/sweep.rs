@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    close::{Inbox, Offer},
+    close::{Bounds, Inbox, Offer},
     order::Trigger,
     store::{Store, StoreError, Window},
     trigger::{
         membership::Membership,
+        overdue,
         pages::{PageRead, Pages},
         rest::{Cost, Rest},
         slow::{self, Turns},
@@ -26,6 +27,9 @@ const SHORTEST_REST: Duration = Duration::from_millis(100);
 
 /// How often a request may cut the rest after a slow pass short.
 const SLOW_REQUEST: Duration = Duration::from_secs(10);
+
+/// For how long the first pass waits for what it will close to be counted.
+const COUNTED: Duration = Duration::from_secs(2);
 
 /// A page that takes longer is worth a question of how long the way there and back is.
 const SUSPECT: Duration = Duration::from_millis(50);
@@ -50,6 +54,8 @@ pub struct Sweep {
     pub inbox: Arc<Inbox>,
     /// Whose orders are not for us, or not yet.
     pub peers: Arc<Membership>,
+    /// What closes though it is overdue.
+    pub bounds: Arc<Bounds>,
     /// When, how many at a time.
     pub settings: crate::config::Sweep,
     /// Who else may be slow.
@@ -68,6 +74,7 @@ impl Sweep {
     }
 
     async fn sweep_again_and_again(&self) {
+        tokio::time::timeout(COUNTED, overdue::say(self.store.as_ref(), self.settings.oldest.get())).await.unwrap_or_default();
         let (mut away, mut was_slow) = (false, false);
         let mut rest = Rest::new(self.settings.every.get());
         let mut last = None;
@@ -137,7 +144,7 @@ impl Sweep {
     /// # Errors
     /// As the database says; what was found until then has been passed on.
     async fn run_once(&self, found: &mut Found) -> Result<(), StoreError> {
-        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(None), self.settings.page);
+        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.settings.oldest.get()), self.settings.page);
         loop {
             self.inbox.fewer_than(self.settings.page as usize).await;
             let Some(page) = pages.next().await? else { return Ok(()) };
@@ -161,6 +168,10 @@ impl Sweep {
     async fn pass_on(&self, page: &PageRead, found: &mut Found) {
         for row in &page.rows {
             let Some(remaining) = row.remaining().filter(|_| row.is_overdue()) else { continue };
+            // Due only by a jump of the clock.
+            if row.deadline.is_some_and(|deadline| deadline > self.bounds.counted(row.now, page.asked)) {
+                continue;
+            }
             found.overdue += 1;
             let patience = self.peers.patience(&row.id).saturating_sub(Duration::from_micros(remaining.unsigned_abs()));
             if !patience.is_zero() {

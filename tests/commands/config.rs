@@ -178,7 +178,7 @@ async fn the_default_batch_depends_on_the_database_and_the_inbox() {
 #[tokio::test]
 async fn unknown_settings_are_refused() {
     let said = refusal("[sweep]\nevry = '5s'", &[]).await;
-    assert_eq!(said, "order-closer: sweep.evry: there is no such setting, but every, ahead, page (set in FILE)\n");
+    assert_eq!(said, "order-closer: sweep.evry: there is no such setting, but every, ahead, page, oldest (set in FILE)\n");
     let said = refusal("[sweeep]\nevery = '5s'", &[]).await;
     assert!(said.contains("sweeep: there is no such setting, but redis, database, ") && said.contains("(set in FILE)"), "{said}");
     let said = refusal("", &[("ORDER_CLOSER_REDIS__URI", "redis://h")]).await;

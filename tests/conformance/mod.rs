@@ -293,7 +293,7 @@ async fn overdue_orders(database: &Database, numbers: impl IntoIterator<Item = i
 
 /// The mapping that all defaults make.
 fn settings(database: &Database) -> Settings {
-    Settings::new().set("database.url", database.url.as_str())
+    Settings::new().set("database.url", database.url.as_str()).set("sweep.oldest", "none")
 }
 
 fn load(settings: &Settings) -> config::Config {

@@ -3,6 +3,8 @@
 //!
 //! Every test ends by balancing the shop's whole account: each order's status, the stock, the closures.
 
+/// A database's clock that jumps.
+mod clock_jumps;
 /// Keys that expire earlier or later than their rows, postponed deadlines, orders opened again.
 mod clocks;
 /// The database away, killed in the middle of a batch, frozen.
@@ -23,6 +25,8 @@ mod held;
 mod locks;
 /// A database far away, or out of reach while connections stay open.
 mod network;
+/// What has been overdue for years.
+mod old_orders;
 /// Several instances that share the work.
 mod peers;
 /// Orders that their database refuses to close.
@@ -41,6 +45,8 @@ mod redis_trouble;
 mod refused;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
+/// Started before its database, table, rights or login are there.
+mod starts;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod client;
+mod flood;
 mod impostor;
 
 use std::{
@@ -15,6 +16,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 pub use client::Reply;
+pub use flood::Flood;
 pub use impostor::Impostor;
 
 use client::Connection;
@@ -280,6 +282,11 @@ impl Redis {
         let channel = format!("__keyevent@{database}__:expired");
         let replies = self.pipeline(&[vec![b"PUBLISH", channel.as_bytes(), key]]).expect("Redis answers");
         replies[0].integer()
+    }
+
+    /// Begins to publish that the keys of these orders have expired, so many a second.
+    pub fn flood(&self, numbers: std::ops::Range<usize>, per_second: u32) -> Flood {
+        Flood::begin(self.port, numbers, per_second)
     }
 
     /// A setting's value.

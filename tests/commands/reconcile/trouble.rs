@@ -85,7 +85,7 @@ async fn a_reader_of_an_sqlite_file_without_wal() {
                   INSERT INTO orders VALUES (1, 0, '2020-01-01'), (2, 0, '2020-01-01')";
     sqlx::raw_sql(orders).execute(&mut reader).await.expect("a table can be made");
     sqlx::raw_sql("BEGIN; SELECT * FROM orders").execute(&mut reader).await.expect("a table can be read");
-    let settings = Settings::new().set("database.url", url).set("database.timeout", "300ms");
+    let settings = Settings::new().set("database.url", url).set("database.timeout", "300ms").set("sweep.oldest", "none");
     let finished = order_closer(&settings, &["reconcile"]).await.expect_code(75);
     assert_eq!(finished.stderr.matches("locked by another transaction").count(), 2, "{finished:#?}");
     sqlx::raw_sql("COMMIT").execute(&mut reader).await.expect("a transaction ends");
@@ -123,8 +123,10 @@ async fn an_id_in_two_rows(kind: Kind) {
     let database = Database::fresh(kind).await;
     database.execute("CREATE TABLE orders (order_no bigint, status integer, expires_at bigint)").await;
     database.execute("INSERT INTO orders VALUES (7, 0, 1600000000), (8, 0, 1600000001), (7, 0, 1600000002)").await;
-    let settings =
-        Settings::new().set("database.url", database.url.as_str()).add("[orders]\ndeadline = { column = 'expires_at', unit = 's' }");
+    let settings = Settings::new()
+        .set("database.url", database.url.as_str())
+        .set("sweep.oldest", "none")
+        .add("[orders]\ndeadline = { column = 'expires_at', unit = 's' }");
     let finished = order_closer(&settings, &["reconcile", "--json"]).await.expect_code(75);
     let report = finished.json();
     assert_eq!([&report["closed"], &report["failed"]], [1, 1], "{finished:#?}");

@@ -1,0 +1,199 @@
+//! What keeps an order from closing though its row calls it due.
+//!
+//! - The database's clock has jumped: what is due only by the jump waits. This host's steady clock knows how much time has
+//!   passed, so what the other may show is known to a few milliseconds, once it has been read.
+//! - The order has been overdue for so long that its mapping is more likely to be wrong than the daemon to have slept, unless
+//!   somebody asks for it by name.
+//!
+//! Both are judged by the row that the closing transaction has read, so whatever brought the order passes here.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::{
+    close::Pending,
+    order::{Row, Trigger, Verdict, judge},
+};
+
+/// A clock that is ahead of what it can show by more than this has jumped.
+pub const JUMP: Duration = Duration::from_secs(5);
+
+/// Steady clocks differ by no more than one part in so many.
+const DRIFT: i64 = 1_000;
+
+/// The bounds of one table's closures.
+#[derive(Debug, Default)]
+pub struct Bounds {
+    oldest: Option<Duration>,
+    clock: Mutex<Option<Known>>,
+}
+
+/// By how many microseconds the database's clock is ahead of this host's at the most, which began with `start`.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    start: Instant,
+    at: Instant,
+    ahead: i64,
+    jumped: Option<Duration>,
+}
+
+impl Known {
+    /// What the database's clock may show at the most.
+    fn most(self, now: Instant) -> i64 {
+        self.ahead + micros(self.start, now) + micros(self.at, now) / DRIFT
+    }
+}
+
+impl Bounds {
+    /// Leaves alone what has been overdue for longer than that.
+    #[must_use]
+    pub fn new(oldest: Option<Duration>) -> Self {
+        Self { oldest, clock: Mutex::default() }
+    }
+
+    /// Judges a row that was read after `asked`.
+    pub(super) fn judge(&self, unpaid: &[String], pending: &Pending, row: Option<&Row>, asked: Instant) -> Verdict {
+        let Some(row) = row else { return judge(unpaid, None) };
+        let counted = self.counted(row.now, asked);
+        let verdict = if counted == row.now { judge(unpaid, Some(row)) } else { judge(unpaid, Some(&Row { now: counted, ..row.clone() })) };
+        if let Verdict::Close { overdue } = verdict
+            && self.oldest.is_some_and(|oldest| overdue > oldest)
+            && !is_by_name(pending.trigger)
+        {
+            return Verdict::NotDue { remaining: None };
+        }
+        verdict
+    }
+
+    /// Takes in that the database's clock showed `now` after `asked`, and returns the time that counts: the same, unless the
+    /// clock has jumped.
+    pub fn counted(&self, now: i64, asked: Instant) -> i64 {
+        let answered = Instant::now();
+        let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = clock.as_mut() else {
+            *clock = Some(Known { start: asked, at: asked, ahead: now, jumped: None });
+            return now;
+        };
+        let most = known.most(answered);
+        let beyond = now.saturating_sub(most);
+        let jump = Duration::from_micros(u64::try_from(beyond).unwrap_or_default());
+        if jump > JUMP {
+            known.jumped = Some(jump);
+            return most;
+        }
+        let ahead = (now - micros(known.start, asked)).min(known.most(asked) - micros(known.start, asked));
+        *known = Known { start: known.start, at: asked, ahead, jumped: None };
+        now
+    }
+
+    /// By how much the database's clock is ahead of what it can show, as of its last reading.
+    pub fn jumped(&self) -> Option<Duration> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).and_then(|known| known.jumped)
+    }
+
+    /// The database's clock is right as it is.
+    pub fn accept_clock(&self) {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The database's clock can show no more than this, at this moment: another clock says so.
+    pub fn distrust_clock(&self, most: i64, at: Instant) {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known { start: at, at, ahead: most, jumped: None });
+    }
+}
+
+/// Whether somebody has asked for the order, or for all orders of its age.
+fn is_by_name(trigger: Trigger) -> bool {
+    matches!(trigger, Trigger::Request | Trigger::Reconcile)
+}
+
+/// Microseconds from one instant to another, negative if that was before.
+fn micros(start: Instant, end: Instant) -> i64 {
+    let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    match end.checked_duration_since(start) {
+        Some(after) => micros(after),
+        None => -micros(start.duration_since(end)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::order::OrderId;
+
+    const SECOND: i64 = 1_000_000;
+    const START: i64 = 1_700_000_000 * SECOND;
+
+    fn due(bounds: &Bounds, trigger: Trigger, deadline: i64, now: i64) -> Verdict {
+        let id = OrderId::from_database("1");
+        let row = Row { id: id.clone(), status: Some("0".into()), deadline: Some(deadline), now, locked: true };
+        bounds.judge(&["0".into()], &Pending::new(id, trigger), Some(&row), Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_only_by_a_jump_waits_until_the_clock_is_back() {
+        let bounds = Bounds::default();
+        assert!(due(&bounds, Trigger::Sweep, START - 1, START).is_close());
+        advance(Duration::from_secs(10)).await;
+        let now = START + 10 * SECOND;
+        let hour = 3_600 * SECOND;
+        for trigger in Trigger::ALL {
+            assert!(due(&bounds, trigger, now - SECOND, now + hour).is_close(), "due without the jump");
+            let Verdict::NotDue { remaining: Some(remaining) } = due(&bounds, trigger, now + 60 * SECOND, now + hour) else {
+                panic!("due only by the jump");
+            };
+            assert!(remaining.abs_diff(Duration::from_secs(60)) < Duration::from_millis(100), "{remaining:?}");
+        }
+        assert!(bounds.jumped().is_some_and(|by| by.as_secs() == 3_599 || by.as_secs() == 3_600), "{:?}", bounds.jumped());
+        advance(Duration::from_secs(60)).await;
+        assert!(due(&bounds, Trigger::Sweep, now + 60 * SECOND, now + 60 * SECOND + hour).is_close(), "its time has come");
+        assert!(due(&bounds, Trigger::Sweep, now + 60 * SECOND, now + 60 * SECOND).is_close());
+        assert_eq!(bounds.jumped(), None, "the clock is back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_that_is_accepted_is_none() {
+        let bounds = Bounds::default();
+        bounds.counted(START, Instant::now());
+        assert!(!due(&bounds, Trigger::Expired, START + 10 * SECOND, START + 20 * SECOND).is_close());
+        bounds.accept_clock();
+        assert!(due(&bounds, Trigger::Expired, START + 10 * SECOND, START + 20 * SECOND).is_close());
+        assert_eq!(bounds.jumped(), None);
+    }
+
+    /// Clocks that drift, answers that are late, steps within the limit: no jump. A clock that is set back closes nothing early.
+    #[tokio::test(start_paused = true)]
+    async fn what_clocks_do_otherwise_is_no_jump() {
+        let (bounds, start) = (Bounds::default(), Instant::now());
+        for round in 0..2_000 {
+            let asked = Instant::now();
+            let shown = START + micros(start, asked) + micros(start, asked) / 5_000 + (round % 7) * 100_000;
+            advance(Duration::from_millis(if round % 50 == 0 { 9_000 } else { 3 })).await;
+            assert_eq!(bounds.counted(shown, asked), shown, "round {round}");
+            advance(Duration::from_millis(900)).await;
+        }
+        let now = START + micros(start, Instant::now());
+        assert_eq!(bounds.counted(now - 3_600 * SECOND, Instant::now()), now - 3_600 * SECOND);
+        assert_eq!(bounds.jumped(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_too_old_closes_for_whoever_names_it() {
+        let day = 86_400 * SECOND;
+        let bounds = Bounds::new(Some(Duration::from_secs(30 * 86_400)));
+        for trigger in [Trigger::Expired, Trigger::Pacer, Trigger::Sweep] {
+            assert!(due(&bounds, trigger, START - 29 * day, START).is_close());
+            assert_eq!(due(&bounds, trigger, START - 31 * day, START), Verdict::NotDue { remaining: None });
+        }
+        for trigger in [Trigger::Request, Trigger::Reconcile] {
+            assert!(due(&bounds, trigger, START - 31 * day, START).is_close());
+        }
+        assert!(due(&Bounds::default(), Trigger::Sweep, START - 9_999 * day, START).is_close());
+    }
+}
