@@ -17,6 +17,7 @@ mod rest;
 mod slow;
 mod sweep;
 mod wheel;
+mod witness;
 mod zone;
 
 pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
@@ -29,4 +30,5 @@ pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use slow::Turns;
 pub use sweep::Sweep;
+pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};
 pub use zone::ZoneWatch;
