@@ -8,7 +8,7 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use fred::{
     clients::Client,
     error::{Error, ErrorKind},
-    interfaces::{ClientLike, ServerInterface},
+    interfaces::{ClientLike, EventInterface, ServerInterface},
     rustls::{
         self,
         pki_types::{CertificateDer, pem::PemObject},
@@ -112,12 +112,14 @@ impl Connection {
         let secrets = Secrets::of(redis);
         let unusable = |error| sort(&error, &secrets, "");
         let client = builder.build().map_err(unusable)?;
+        // Before it can have happened.
+        let mut connection = client.reconnect_rx();
         // Held from the beginning: an attempt that is given up must not succeed later, with nobody to close it.
         let mut driving = AbortOnDropHandle::new(client.connect());
         let connected = async {
             tokio::select! {
                 ended = &mut driving => Err(ending(ended)),
-                connected = client.wait_for_connect() => connected,
+                connected = connection.recv() => connected.map(drop).map_err(Error::from),
             }
         };
         in_time(connected, &secrets, "+hello +auth +ping +client|id").await?;
