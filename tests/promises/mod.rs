@@ -39,6 +39,8 @@ mod redis;
 mod redis_access;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
+/// A database that is slow for a while, or for good.
+mod slow_database;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
 /// The Redis Stream of events.
