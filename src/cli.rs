@@ -15,6 +15,7 @@ mod reconcile;
 use std::{env, ffi::OsString, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
+use tracing::error;
 
 use crate::{
     app::{self, RunError},
@@ -118,7 +119,7 @@ impl Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Misfit(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
+            OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => Self::new(Exit::Configuration, error.to_string()),
             OpenError::Store(error) => error.into(),
         }
     }
@@ -138,7 +139,10 @@ impl From<StoreError> for Failure {
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
-        Self::new(Exit::Unavailable, format!("Redis unavailable: {error}"))
+        if error.may_pass() {
+            return Self::new(Exit::Unavailable, format!("Redis unavailable: {error}"));
+        }
+        Self::new(Exit::Configuration, format!("Redis can't be used: {error}; {}", error.fix()))
     }
 }
 
@@ -192,9 +196,9 @@ fn dispatch(arguments: Arguments) -> CommandResult {
     }
     let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
     let settings = &loaded.config;
-    logs::start(&loaded)?;
+    let _log = logs::start(&loaded)?;
     match arguments.command {
-        Command::Run => runtime(settings.close.workers + 2)?.block_on(app::run(settings)).map(|()| Exit::Done).map_err(Failure::from),
+        Command::Run => run(settings),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
@@ -205,6 +209,19 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }
+}
+
+/// Runs the daemon, whose last word is a line of its log, as all its others are.
+fn run(settings: &Config) -> CommandResult {
+    logs::log_panics();
+    let runtime = runtime(settings.close.workers + 2)?;
+    let ended = runtime.block_on(app::run(settings));
+    // Threads that ask a silent name server are not waited for.
+    runtime.shutdown_background();
+    let Err(error) = ended else { return Ok(Exit::Done) };
+    let Failure { exit, message } = error.into();
+    error!(reason = message, exit = exit as u8, "order-closer can't go on");
+    Ok(exit)
 }
 
 /// Reads an order's id as somebody has written it.

@@ -16,6 +16,10 @@ mod webhook;
 
 use std::sync::Arc;
 
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
 pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
 pub use pruner::Pruner;
 pub use relay::Relay;
@@ -24,7 +28,7 @@ pub use stream::Entries;
 pub use target::{Answer, Target};
 pub use webhook::Endpoint;
 
-use crate::{config::Config, redis::RedisError};
+use crate::{config::Config, store::Store};
 
 /// All targets of the configuration.
 ///
@@ -36,8 +40,49 @@ pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
         targets.push(Arc::new(Endpoint::new(webhook)?));
     }
     if let Some(stream) = &config.events.stream {
-        let entries = Entries::new(&config.redis, stream).map_err(|RedisError(reason)| reason)?;
+        let entries = Entries::new(&config.redis, stream).map_err(|error| error.to_string())?;
         targets.push(Arc::new(entries));
     }
     Ok(targets)
+}
+
+/// Starts whoever works on our own tables, if they are there.
+///
+/// # Errors
+/// As [`targets`] says.
+pub fn spawn(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    closed: &watch::Receiver<()>,
+    stop: &CancellationToken,
+    running: &mut JoinSet<()>,
+) -> Result<(), String> {
+    let settings = &config.events;
+    let untold: Vec<&str> = settings.untold().collect();
+    if !untold.is_empty() {
+        warn!(targets = untold.join(", "), "events.enabled is false: nobody is told of further closures");
+    }
+    if !store.outbox().is_ready() {
+        if store.outbox().version() > 0 {
+            warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
+        }
+        return Ok(());
+    }
+    if store.outbox().is_outdated() {
+        error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
+    }
+    running.spawn(Pruner { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
+    // What was recorded while events were enabled is still told.
+    for target in targets(config)? {
+        let relay = Relay {
+            store: Arc::clone(store),
+            target,
+            retry: settings.retry.clone(),
+            closed: closed.clone(),
+            stop: stop.clone(),
+            grace: config.shutdown.timeout.get() / 2,
+        };
+        running.spawn(relay.run());
+    }
+    Ok(())
 }

@@ -24,6 +24,7 @@
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`events`] | telling others: webhooks, a Redis Stream |
+//! | [`ops`] | signals, and the lines that sum the daemon up |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
 //!
@@ -34,6 +35,7 @@ pub mod cli;
 pub mod close;
 pub mod config;
 pub mod events;
+pub mod ops;
 pub mod order;
 pub mod redis;
 pub mod store;

@@ -1,18 +1,27 @@
 //! Everything that this daemon says to Redis, and the only room that knows its client.
 //!
-//! Two kinds of connection: a [`Subscriber`] lives for one session and is thrown away when anything is
-//! wrong with it; [`Commands`] reconnects by itself, and each command has a time limit.
+//! Two kinds of connection: a [`Subscriber`] lives for one session of the listener; [`Commands`] is looked after by a
+//! supervisor. Both audit, each second, that whoever answers is still the Redis for us: a primary, and where its name leads.
+//! When it is not, or nobody answers, the connection is thrown away, and the next one asks everything anew: the name server,
+//! the file of authorities, the server's role. No error has a password in it, and each says what mends it.
 
 mod advice;
-mod client;
 mod commands;
+mod connection;
 mod error;
 mod notifications;
+mod resolve;
+mod rights;
+mod secrets;
+mod server;
 mod subscriber;
+mod supervisor;
 
 pub use advice::redis_cli;
-pub use client::{PATIENCE, address, pattern};
 pub use commands::Commands;
-pub use error::RedisError;
+pub use connection::{PATIENCE, address, pattern};
+pub use error::{RedisError, Said};
 pub use notifications::{EXPIRED_FLAGS, missing_flags, with_flags};
+pub use server::Server;
 pub use subscriber::{Events, Subscriber};
+pub use supervisor::AUDIT;

@@ -144,6 +144,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As [`open`].
     async fn refresh(&self) -> Result<(), OpenError>;
 
+    /// What tells this database from every other one, over whatever connection and by whatever name it is reached. It changes
+    /// when another takes its place.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn identity(&self) -> Result<String, StoreError>;
+
     /// Whether it is another database than when this was asked last, or when the store was opened: a restored backup, or
     /// a standby that took over.
     ///
@@ -397,7 +404,7 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
     };
     opened.map_err(|error| match error {
         OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Zone(_) => error,
+        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
     })
 }
 
@@ -405,12 +412,12 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
 ///
 /// # Errors
 /// Says that our tables are missing, or older than this program.
-pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), Misfit> {
+pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
     let outbox = store.outbox();
     if !events.enabled || outbox.is_ready() {
         return Ok(());
     }
-    Err(Misfit(format!("events.enabled is true, but {}", outbox.missing())))
+    Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
 }
 
 /// What is wrong with a URL that the driver can't use; it names parameters and no password.

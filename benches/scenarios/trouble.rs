@@ -1,5 +1,6 @@
 //! Something is broken: do the orders that need nothing of it close on time?
 
+mod beside;
 mod scene;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use crate::{
     report::{Figures, Goal},
     table::{Table, grouped},
 };
+use beside::Nuisance;
 use scene::Scene;
 
 /// How many orders fall due in a second.
@@ -60,6 +62,8 @@ enum Cause {
     Outage,
     /// Many orders are overdue that a trigger does not let close.
     Rejected,
+    /// The database has nothing to do with it.
+    Beside(Nuisance),
 }
 
 impl Cause {
@@ -72,6 +76,9 @@ impl Cause {
         all.push((Self::StaleStatistics, FEW));
         all.push((Self::Refused, MANY));
         all.extend(has_server.then_some((Self::Outage, MANY)));
+        if database == Base::Postgres {
+            all.extend(Nuisance::ALL.map(|nuisance| (Self::Beside(nuisance), MANY)));
+        }
         all
     }
 
@@ -79,7 +86,7 @@ impl Cause {
     fn held(self) -> Option<u32> {
         match self {
             Self::HeldOrders(orders) | Self::HeldStock(orders) => Some(orders),
-            Self::Quiet | Self::StaleStatistics | Self::Refused | Self::Outage | Self::Rejected => None,
+            Self::Quiet | Self::StaleStatistics | Self::Refused | Self::Outage | Self::Rejected | Self::Beside(_) => None,
         }
     }
 
@@ -89,7 +96,7 @@ impl Cause {
             Self::HeldOrders(200) | Self::HeldStock(200) => 3.0,
             // A probe of those that failed may be five seconds away.
             Self::Refused | Self::Outage => 5.0,
-            Self::Quiet | Self::HeldOrders(_) | Self::HeldStock(_) | Self::StaleStatistics | Self::Rejected => 1.0,
+            Self::Quiet | Self::HeldOrders(_) | Self::HeldStock(_) | Self::StaleStatistics | Self::Rejected | Self::Beside(_) => 1.0,
         }
     }
 
@@ -103,6 +110,7 @@ impl Cause {
             Self::Refused => ["after".into(), "refusals".into()],
             Self::Outage => ["after".into(), "an outage".into()],
             Self::Rejected => ["10,000".into(), "rejected".into()],
+            Self::Beside(nuisance) => nuisance.label().map(Into::into),
         }
     }
 }
@@ -117,6 +125,7 @@ impl std::fmt::Display for Cause {
             Self::Refused => f.write_str("every order refused for 10 s, afterwards"),
             Self::Outage => f.write_str("database away for 10 s, afterwards"),
             Self::Rejected => f.write_str("10,000 rejected orders"),
+            Self::Beside(nuisance) => nuisance.fmt(f),
         }
     }
 }
@@ -159,7 +168,7 @@ impl Case {
             Cause::Quiet => Vec::new(),
             Cause::StaleStatistics => vec![("p50", p50, 10.0), ("p99", p99, p99_ms)],
             Cause::Outage => vec![("max", max, 200.0)],
-            Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::Refused | Cause::Rejected => vec![("p99", p99, p99_ms)],
+            Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::Refused | Cause::Rejected | Cause::Beside(_) => vec![("p99", p99, p99_ms)],
         }
         .into_iter()
         .map(|(what, figure, limit)| Goal::at_most(format!("{}: {what}", self.name()), figure.ms, limit, "ms"))
@@ -185,7 +194,8 @@ impl Figures for Trouble {
         a table of close.sql was missing for 10 s, or the database was killed and started again after 10 s, those count that fall due from then on. \
         Stale statistics know 20 unpaid orders where there are 200,000, in a column of text. Others are the orders that were in trouble, from its \
         end until the last of them is closed. Lateness is the time of the commit, as PostgreSQL recorded it; on MariaDB and SQLite it is the time in \
-        the statement that closes the order, which is a flush to disk earlier. SQLite has no rows to hold and no server to kill.";
+        the statement that closes the order, which is a flush to disk earlier. SQLite has no rows to hold and no server to kill. \
+        What is wrong with Redis, another instance or the log is wrong before the first of these orders falls due, and until the last.";
 
     fn tables(&self) -> Vec<Table> {
         let mut table =

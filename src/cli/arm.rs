@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     cli::{CommandResult, Exit, Failure, print},
     config::{Config, Span},
-    redis::{Commands, address},
+    redis::{Commands, RedisError, address},
 };
 
 /// The longest that a key lives: Redis counts its end in milliseconds since 1970, in 63 bits.
@@ -22,9 +22,12 @@ pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> CommandResult {
         return Err(Failure::new(Exit::Usage, "the id is empty"));
     }
     let key = format!("{}{id}", config.redis.key_prefix);
-    let unavailable = |error| Failure::new(Exit::Unavailable, format!("Redis unavailable: {}: {error}", address(&config.redis)));
-    let redis = Commands::connect(&config.redis).await.map_err(unavailable)?;
-    redis.set(&key, id, ttl.get()).await.map_err(unavailable)?;
+    let failed = |error: RedisError| {
+        let Failure { exit, message } = error.into();
+        Failure::new(exit, format!("{}: {message}", address(&config.redis)))
+    };
+    let redis = Commands::connect(&config.redis).await.map_err(failed)?;
+    redis.set(&key, id, ttl.get()).await.map_err(failed)?;
     print(&format!("{key} expires in {ttl}"));
     Ok(Exit::Done)
 }

@@ -109,7 +109,7 @@ impl Examination {
 const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
-    let (redis, database) = tokio::join!(redis::examine(&config.redis), database::examine(config, !arguments.no_rehearsal));
+    let (redis, database) = tokio::join!(redis::examine(config), database::examine(config, !arguments.no_rehearsal));
     let clocks = clocks(redis.clock, database.clock);
     // A wrong configuration is worth more than a server that may come back.
     let exits = [redis.exit, database.exit];

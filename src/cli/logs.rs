@@ -1,21 +1,51 @@
-//! Logs, to standard error.
+//! Logs, to standard error, by way of a [`Queue`]: whoever reads them slowly, or not at all, holds nothing up.
+//!
+//! The journal of systemd takes each line's priority from a number before it.
 
-use std::io::IsTerminal;
+mod queue;
 
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use std::{
+    fmt,
+    fs::File,
+    io::{self, IsTerminal},
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    time::Duration,
+};
+
+use tracing::{Event, Level, Subscriber, error};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::LevelFilter,
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    registry::LookupSpan,
+};
 
 use crate::{
     cli::{Exit, Failure},
     config::{Loaded, LogFormat},
 };
+use queue::Queue;
+
+/// How long the end waits for what is still queued.
+const FLUSH: Duration = Duration::from_secs(1);
 
 /// What is said unless the filter says otherwise: warnings, and so our own also where the filter names others
 /// only. Libraries say no more than that unless it names them. A statement that waits for a lock is slow, and
 /// nothing is wrong.
 const QUIET: &str = "warn,fred=warn,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
 
+/// The log while it is written; dropping it writes what is queued.
+#[derive(Debug)]
+pub(super) struct Log(Queue);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush(FLUSH);
+    }
+}
+
 /// Begins to log as configured.
-pub(super) fn start(loaded: &Loaded) -> Result<(), Failure> {
+pub(super) fn start(loaded: &Loaded) -> Result<Log, Failure> {
     let log = &loaded.config.log;
     let wrong = |why: &str| {
         let what = format!("is {:?}, which is not a filter such as \"info\" or \"order_closer=debug\": {why}", log.level);
@@ -26,12 +56,51 @@ pub(super) fn start(loaded: &Loaded) -> Result<(), Failure> {
         return Err(wrong(&format!("{word:?} is no level")));
     }
     let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|error| wrong(&error.to_string()))?;
-    // An error of standard error can be told to nobody; to try it would be a panic.
-    let logger =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false).with_target(false);
+    let queue =
+        Queue::before(io::stderr()).map_err(|error| Failure::new(Exit::Software, format!("the log's thread can't start: {error}")))?;
+    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone()).with_target(false);
     match log.format {
-        LogFormat::Text => logger.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Text if is_journal() => logger.with_ansi(false).map_event_format(WithPriority).init(),
+        LogFormat::Text => logger.with_ansi(io::stderr().is_terminal()).init(),
         LogFormat::Json => logger.json().flatten_event(true).init(),
     }
-    Ok(())
+    Ok(Log(queue))
+}
+
+/// Makes panics errors of the log. What the runtime prints otherwise waits for whoever reads it.
+pub(super) fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string);
+        let backtrace = std::backtrace::Backtrace::capture();
+        error!(reason = panic.payload_as_str(), place, %backtrace, "a panic, which is a bug");
+    }));
+}
+
+/// Whether standard error is a stream of systemd's journal: `JOURNAL_STREAM` has its device and inode.
+fn is_journal() -> bool {
+    let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
+    let stream = io::stderr().as_fd().try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
+    stream.is_ok_and(|stream| named == format!("{}:{}", stream.dev(), stream.ino()))
+}
+
+/// A format with its priority before each line, as the journal reads it: `man sd-daemon`.
+struct WithPriority<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithPriority<F>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    N: for<'w> FormatFields<'w> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            Level::DEBUG | Level::TRACE => 7,
+        };
+        write!(writer, "<{priority}>")?;
+        let Self(format) = self;
+        format.format_event(context, writer, event)
+    }
 }

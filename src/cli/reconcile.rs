@@ -72,7 +72,8 @@ struct Report {
     /// Overdue for longer than `--oldest`, or sweep.oldest.
     left_alone: u64,
     dry_run: bool,
-    lateness_ms: Lateness,
+    /// Nothing where nothing was closed.
+    lateness_ms: Option<Lateness>,
     duration_ms: u64,
 }
 
@@ -299,7 +300,7 @@ fn show(report: &Report, json: bool) -> Result<(), Failure> {
         let text = serde_json::to_string(report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
         print(&text);
     } else if report.dry_run || std::io::stdout().is_terminal() {
-        // Cron mails whatever is printed, so there it stays silent about what went well.
+        // Cron mails whatever is printed, so there it stays silent, unless it was asked for nothing but an answer.
         print(&if report.dry_run {
             format!("{} overdue orders; nothing was closed", report.overdue)
         } else {

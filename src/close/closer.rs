@@ -256,7 +256,9 @@ impl Closer {
         self.shared.refreshed.begin();
         match self.store.refresh().await {
             Ok(()) => Ok(true),
-            Err(error @ (OpenError::Misfit(_) | OpenError::Zone(_))) => Err(StoreError::Rejected(error.to_string())),
+            Err(error @ (OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_))) => {
+                Err(StoreError::Rejected(error.to_string()))
+            }
             Err(OpenError::Store(error)) => Err(error),
         }
     }

@@ -340,6 +340,18 @@ impl Inbox {
         state.queued() + state.alone.len()
     }
 
+    /// How many of them wait for nothing but a worker.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.lock().queued()
+    }
+
+    /// Whether so many different orders fail that no order can be closed.
+    #[must_use]
+    pub fn refuses_all(&self) -> bool {
+        self.lock().trouble.next_probe().is_some()
+    }
+
     /// How many orders another transaction holds, and since when the oldest of them.
     #[must_use]
     pub fn held(&self) -> Option<(usize, Duration)> {

@@ -1,4 +1,4 @@
-//! While the database can't be used: said once, probed by one, and over for all at the first success of anybody.
+//! While the database can't be used: said at once and each minute, probed by one, and over for all at the first success of anybody.
 
 use std::{
     sync::{
@@ -14,7 +14,10 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 
-use crate::store::{Store, StoreError};
+use crate::{
+    close::reminder::Reminder,
+    store::{Store, StoreError},
+};
 
 /// The pause between two probes: what falls due when the database is back is late by no more than that.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -25,11 +28,18 @@ pub struct Outage {
     store: Arc<dyn Store>,
     /// Cheap to ask after each success.
     lasts: AtomicBool,
-    /// Since when, and why.
-    known: Mutex<Option<(Instant, StoreError)>>,
+    known: Mutex<Option<Known>>,
     prober: Turn<()>,
     /// Changes when the database may be there again.
     over: watch::Sender<()>,
+}
+
+/// What is known of an outage.
+#[derive(Debug)]
+struct Known {
+    since: Instant,
+    fault: StoreError,
+    said: Reminder,
 }
 
 impl Outage {
@@ -37,6 +47,12 @@ impl Outage {
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, lasts: AtomicBool::new(false), known: Mutex::default(), prober: Turn::default(), over: watch::Sender::new(()) }
+    }
+
+    /// Whether the database can't be used, as far as is known.
+    #[must_use]
+    pub fn lasts(&self) -> bool {
+        self.lasts.load(Ordering::Acquire)
     }
 
     /// Waits until the database answers again, after `orders` could not be looked at because of this fault.
@@ -48,7 +64,8 @@ impl Outage {
             _ = over.changed() => {}
             _turn = self.prober.lock() => {
                 tokio::time::sleep(PAUSE).await;
-                while self.store.reach().await.is_err() {
+                while let Err(fault) = self.store.reach().await {
+                    self.begin(orders, &fault);
                     tokio::time::sleep(PAUSE).await;
                 }
                 self.over.send_replace(());
@@ -56,15 +73,22 @@ impl Outage {
         }
     }
 
+    /// Says it at once, and each minute again.
     fn begin(&self, orders: usize, fault: &StoreError) {
+        let now = Instant::now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = known.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-        if known.replace((since, fault.clone())).is_some() {
+        // Whoever has stopped it has said so.
+        let halted = self.store.halted().borrow().is_some();
+        if let Some(Known { since, fault: before, said }) = &mut *known {
+            before.clone_from(fault);
+            if !halted && said.is_due(now) {
+                error!(since_s = (now - *since).as_secs(), reason = %fault, cure = fault.cure(), "no order can be closed");
+            }
             return;
         }
+        *known = Some(Known { since: now, fault: fault.clone(), said: Reminder::said(now) });
         self.lasts.store(true, Ordering::Release);
-        if self.store.halted().borrow().is_some() {
-            // Whoever has stopped it has said so.
+        if halted {
         } else if matches!(fault, StoreError::Rejected(_)) {
             error!(orders, reason = %fault, "the orders table no longer fits the configuration; no order can be closed until that is mended");
         } else {
@@ -86,7 +110,7 @@ impl Outage {
     /// Waits until an outage has lasted so long, and returns what the database says.
     pub async fn lasts_for(&self, limit: Duration) -> StoreError {
         loop {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|known| (known.since, known.fault.clone()));
             match known {
                 Some((since, fault)) if since.elapsed() >= limit => return fault,
                 Some((since, _)) => tokio::time::sleep_until(since + limit).await,

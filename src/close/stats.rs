@@ -14,8 +14,8 @@ use crate::{
     order::Trigger,
 };
 
-/// Lateness beyond a week counts as a week.
-const LONGEST_LATENESS_MICROS: u64 = 7 * 24 * 3_600 * 1_000_000;
+/// Lateness beyond a century counts as a century.
+const LONGEST_LATENESS_MICROS: u64 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
 /// Percentiles of lateness, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -35,8 +35,8 @@ pub struct Summary {
     pub closed: u64,
     /// The same by what triggered them.
     pub triggers: BTreeMap<&'static str, u64>,
-    /// How late they were.
-    pub lateness_ms: Lateness,
+    /// How late they were; nothing where nothing was closed.
+    pub lateness_ms: Option<Lateness>,
     /// Looks at orders that were paid or closed already.
     pub settled: u64,
     /// Looks that came before the deadline.
@@ -72,7 +72,7 @@ struct Counts {
 
 impl Counts {
     fn new() -> Self {
-        // To one part in a hundred, up to a week. These bounds are valid, so it can't fail.
+        // To one part in a hundred, up to a century. These bounds are valid, so it can't fail.
         let lateness = Histogram::new_with_max(LONGEST_LATENESS_MICROS, 2).unwrap_or_else(|error| unreachable!("{error}"));
         Self { summary: Summary::default(), lateness }
     }
@@ -95,13 +95,22 @@ impl Counts {
 
     fn summary(&self) -> Summary {
         let millis = |micros| millis(Duration::from_micros(micros));
-        let lateness_ms = Lateness {
+        let lateness_ms = (!self.lateness.is_empty()).then(|| Lateness {
             p50: millis(self.lateness.value_at_quantile(0.5)),
             p99: millis(self.lateness.value_at_quantile(0.99)),
             max: millis(self.lateness.max()),
-        };
+        });
         Summary { lateness_ms, ..self.summary.clone() }
     }
+}
+
+/// How much was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// Orders closed.
+    pub closed: u64,
+    /// Looks at orders that their database let end as they should.
+    pub looks: u64,
 }
 
 /// Counts since the start, and since the last summary.
@@ -142,7 +151,13 @@ impl Stats {
 
     /// How many orders were closed since the start.
     pub fn closed(&self) -> u64 {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary.closed
+        self.counts().closed
+    }
+
+    /// How much was done since the start.
+    pub fn counts(&self) -> Done {
+        let Summary { closed, settled, not_due, not_found, .. } = self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.summary;
+        Done { closed, looks: closed + settled + not_due + not_found }
     }
 
     /// The counts since the last call.
@@ -168,5 +183,31 @@ impl Summary {
     #[must_use]
     pub fn by(&self, trigger: Trigger) -> u64 {
         self.triggers.get(trigger.name()).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        close::{Closed, Pending},
+        order::OrderId,
+    };
+
+    fn closed(lateness: Duration) -> Looked {
+        let pending = Pending::new(OrderId::from_database("1"), Trigger::Sweep);
+        Looked { pending, outcome: Outcome::Closed(Closed { deadline: 0, lateness }) }
+    }
+
+    #[test]
+    fn lateness_of_years_is_told_and_none_where_nothing_was_closed() {
+        let stats = Stats::default();
+        assert_eq!(stats.total().lateness_ms, None);
+        let years = Duration::from_secs(10 * 365 * 86_400);
+        stats.looked(&[closed(years)]);
+        let lateness = stats.interval().lateness_ms.expect("an order was closed");
+        assert!((lateness.p50 / millis(years) - 1.0).abs() < 0.01, "{lateness:?}");
+        assert!((lateness.max / millis(years) - 1.0).abs() < 0.01, "{lateness:?}");
+        assert_eq!(stats.interval().lateness_ms, None, "nothing since");
     }
 }

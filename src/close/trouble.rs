@@ -12,7 +12,7 @@ use std::{collections::HashSet, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::order::OrderId;
+use crate::{close::reminder::Reminder, order::OrderId};
 
 /// So many different orders that fail without a closure in between are not to blame.
 const TOO_MANY: usize = 3;
@@ -32,7 +32,7 @@ pub(super) struct Trouble {
     /// While the orders that failed are not to blame: when one of them is tried next, and the pause after that.
     probes: Option<(Instant, Duration)>,
     since: Option<Instant>,
-    said: bool,
+    said: Option<Reminder>,
 }
 
 /// What a failure means.
@@ -42,7 +42,7 @@ pub(super) enum Blame {
     Order,
     /// It may be everybody's.
     Everybodys,
-    /// It may be everybody's, and that has lasted long enough to be said, once.
+    /// It may be everybody's, and that has lasted long enough to be said, each minute.
     EverybodysForAWhile,
 }
 
@@ -61,8 +61,7 @@ impl Trouble {
     /// An order that was alone in its transaction has failed.
     pub(super) fn failed(&mut self, id: &OrderId, now: Instant) -> Blame {
         if let Some(since) = self.since {
-            let is_worth_a_word = !self.said && now - since >= WORTH_A_WORD;
-            self.said |= is_worth_a_word;
+            let is_worth_a_word = now - since >= WORTH_A_WORD && self.said.get_or_insert_default().is_due(now);
             return if is_worth_a_word { Blame::EverybodysForAWhile } else { Blame::Everybodys };
         }
         self.failed.insert(id.clone());
@@ -79,8 +78,8 @@ impl Trouble {
         let Self { probes, said, .. } = std::mem::take(self);
         match (probes, said) {
             (None, _) => Ended::Nothing,
-            (Some(_), false) => Ended::AMoment,
-            (Some(_), true) => Ended::Trouble,
+            (Some(_), None) => Ended::AMoment,
+            (Some(_), Some(_)) => Ended::Trouble,
         }
     }
 
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_lasts_is_said_once() {
+    async fn what_lasts_is_said_each_minute() {
         let (mut trouble, now) = (Trouble::default(), Instant::now());
         let said: Vec<u64> = (0..100)
             .filter(|tenth| trouble.failed(&id(3), now + Duration::from_millis(100 * tenth)) == Blame::EverybodysForAWhile)
@@ -129,8 +128,9 @@ mod tests {
         for number in [1, 2] {
             trouble.failed(&id(number), now);
         }
-        let said = (0..100).filter(|tenth| trouble.failed(&id(3), now + Duration::from_millis(100 * tenth)) == Blame::EverybodysForAWhile);
-        assert_eq!(said.collect::<Vec<u64>>(), [10]);
+        let said =
+            (0..1_500).filter(|tenth| trouble.failed(&id(3), now + Duration::from_millis(100 * tenth)) == Blame::EverybodysForAWhile);
+        assert_eq!(said.collect::<Vec<u64>>(), [10, 610, 1_210]);
         assert_eq!(trouble.closed(), Ended::Trouble);
     }
 

@@ -63,6 +63,8 @@ struct Common {
     at: Instant,
     reason: String,
     rest: Option<Duration>,
+    /// Whether it uses up an attempt of each.
+    counts: bool,
     /// When the next piece is to be counted.
     next: Instant,
 }
@@ -136,8 +138,7 @@ impl Relay {
     }
 
     fn land(&self, (claimed, answer): Landed, hand: &mut Hand) {
-        let (event, order) = (claimed.event.id, claimed.event.order_id.as_str());
-        let target = self.target.name();
+        let (target, event) = (self.target.name(), claimed.event.id);
         match answer {
             Answer::Delivered => {
                 if hand.breaker.succeeded() {
@@ -146,25 +147,8 @@ impl Relay {
                 }
                 hand.delivered.push(event);
             }
-            Answer::Failed { reason, rest } => {
-                let pause = self.pause_after(claimed.attempt, rest);
-                if let Some(pause) = pause {
-                    let retry_in_s = pause.as_secs_f64();
-                    debug!(to = target, %event, order, attempt = claimed.attempt, retry_in_s, reason, "delivery failed; will retry");
-                } else {
-                    error!(
-                        to = target, %event, order, attempts = claimed.attempt, reason,
-                        "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
-                    );
-                }
-                let at = Instant::now();
-                match hand.breaker.failed(at, rest) {
-                    Sign::None => {}
-                    Sign::Trouble => warn!(to = target, reason, "the target fails; asking it less often"),
-                    Sign::StillInTrouble => hand.common = Some(Common { at, reason: reason.clone(), rest, next: at }),
-                }
-                hand.failed.push(claimed.failed(reason, pause));
-            }
+            Answer::Failed { reason, rest } => self.fail(claimed, reason, rest, true, hand),
+            Answer::Away { reason } => self.fail(claimed, reason, None, false, hand),
             Answer::Gone { reason } => {
                 if hand.breaker.gone() {
                     error!(to = target, reason, "the target wants no more events; they wait until order-closer is restarted");
@@ -172,6 +156,28 @@ impl Relay {
                 hand.failed.push(claimed.failed(reason, Some(Duration::ZERO)));
             }
         }
+    }
+
+    /// Puts a delivery off, or gives it up when that was its last attempt, and attempts count.
+    fn fail(&self, claimed: Claimed, reason: String, rest: Option<Duration>, counts: bool, hand: &mut Hand) {
+        let (target, event, order) = (self.target.name(), claimed.event.id, claimed.event.order_id.as_str());
+        let pause = self.pause_after(claimed.attempt, rest, counts);
+        if let Some(pause) = pause {
+            let retry_in_s = pause.as_secs_f64();
+            debug!(to = target, %event, order, attempt = claimed.attempt, retry_in_s, reason, "delivery failed; will retry");
+        } else {
+            error!(
+                to = target, %event, order, attempts = claimed.attempt, reason,
+                "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
+            );
+        }
+        let at = Instant::now();
+        match hand.breaker.failed(at, rest) {
+            Sign::None => {}
+            Sign::Trouble => warn!(to = target, reason, "the target fails; asking it less often"),
+            Sign::StillInTrouble => hand.common = Some(Common { at, reason: reason.clone(), rest, counts, next: at }),
+        }
+        hand.failed.push(claimed.failed(reason, pause));
     }
 
     /// Writes down what came of deliveries; keeps it for the next time if that fails.
@@ -187,19 +193,20 @@ impl Relay {
         Ok(())
     }
 
-    /// How long to wait after so many attempts; `None` when that was the last.
-    fn pause_after(&self, attempts: u32, rest: Option<Duration>) -> Option<Duration> {
-        self.retry.pause_after(attempts).map(|pause| pause.max(rest.unwrap_or_default()))
+    /// How long to wait after so many attempts; `None` when that was the last, if attempts count.
+    fn pause_after(&self, attempts: u32, rest: Option<Duration>, counts: bool) -> Option<Duration> {
+        let pause = self.retry.pause_after(attempts).or_else(|| (!counts).then(|| self.retry.max.get()));
+        pause.map(|pause| pause.max(rest.unwrap_or_default()))
     }
 
     /// Counts a failure for a piece of what was due then.
     async fn share_failure(&self, hand: &mut Hand) -> Result<(), StoreError> {
         let now = Instant::now();
-        let Some(Common { at, reason, rest, next }) = hand.common.as_mut().filter(|common| common.next <= now) else {
+        let Some(Common { at, reason, rest, counts, next }) = hand.common.as_mut().filter(|common| common.next <= now) else {
             return Ok(());
         };
         *next = now + PACE;
-        let pause_after = |attempts| self.pause_after(attempts, *rest);
+        let pause_after = |attempts| self.pause_after(attempts, *rest, *counts);
         let shared = self.store.outbox().share_failure(self.target.name(), reason, at.elapsed(), &pause_after, PIECE).await?;
         if shared.dead > 0 {
             error!(

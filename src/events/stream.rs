@@ -62,7 +62,9 @@ impl Target for Entries {
         ];
         match self.commands.append(&self.settings.key, self.settings.max_len, fields).await {
             Ok(()) => Answer::Delivered,
-            Err(RedisError(reason)) => Answer::failed(reason),
+            // It is not the event's fault, and not for the event to pay for.
+            Err(error @ RedisError::NotOurs(_)) => Answer::Away { reason: error.to_string() },
+            Err(error) => Answer::failed(error.to_string()),
         }
     }
 }

@@ -18,6 +18,11 @@ pub enum Answer {
         /// For how long the target wants to be left alone, if it said so.
         rest: Option<Duration>,
     },
+    /// The target was not there to take it: it is tried again, however often that has been.
+    Away {
+        /// What was there instead.
+        reason: String,
+    },
     /// The target wants no more events.
     Gone {
         /// What it said.

@@ -1,34 +1,33 @@
-//! The connection for commands.
+//! The commands that we send.
 
-use std::{collections::HashMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use fred::{
     clients::Client,
+    error::Error,
     interfaces::{ClientLike, ConfigInterface, KeysInterface, StreamsInterface},
-    types::{
-        Builder, Expiration,
-        config::{Config as ClientConfig, Options, ReconnectPolicy, UnresponsiveConfig},
-    },
+    types::{Expiration, config::Options},
 };
 
-use crate::{
-    config::Redis,
-    redis::{
-        client::{PATIENCE, builder, client_config, in_time},
-        error::{RedisError, Result},
-    },
+use super::{
+    connection::PATIENCE,
+    error::{RedisError, Result, Said},
+    server::{Server, fields},
+    supervisor::Supervisor,
 };
+use crate::config::Redis;
 
-/// A connection for commands, which comes back by itself when it is lost.
-#[derive(Clone)]
+/// A supervised connection for commands; its copies share it.
+#[derive(Debug, Clone)]
 pub struct Commands {
-    client: Client,
-}
-
-impl fmt::Debug for Commands {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Commands").finish_non_exhaustive()
-    }
+    supervisor: Arc<Supervisor>,
+    /// The ACL rule for the keys of orders.
+    orders: Arc<str>,
+    prefix: Arc<str>,
 }
 
 impl Commands {
@@ -37,32 +36,36 @@ impl Commands {
     /// # Errors
     /// Says what is wrong with the configuration.
     pub fn new(redis: &Redis) -> Result<Self> {
-        let config = ClientConfig { fail_fast: false, ..client_config(redis)? };
-        let mut builder = Self::builder(config);
-        builder.set_policy(ReconnectPolicy::new_constant(0, 250)).with_connection_config(|connection| {
-            connection.unresponsive = UnresponsiveConfig { max_timeout: Some(Duration::from_secs(5)), interval: Duration::from_secs(1) };
-        });
-        let client = builder.build()?;
-        client.connect();
-        Ok(Self { client })
+        Ok(Self::through(Supervisor::start(redis)?, redis))
     }
 
     /// Connects, and waits for it.
     ///
     /// # Errors
-    /// Says why Redis can't be reached.
+    /// Says why Redis can't be reached, or is none for us.
     pub async fn connect(redis: &Redis) -> Result<Self> {
-        let client = Self::builder(client_config(redis)?).build()?;
-        in_time(client.init()).await?;
-        Ok(Self { client })
+        Ok(Self::through(Supervisor::connect(redis).await?, redis))
     }
 
-    /// The client itself gives a command up: one that its caller merely no longer waits for stays queued, and is sent when
-    /// Redis is back.
-    fn builder(config: ClientConfig) -> Builder {
-        let mut builder = builder(config);
-        builder.with_performance_config(|performance| performance.default_command_timeout = PATIENCE);
-        builder
+    fn through(supervisor: Supervisor, redis: &Redis) -> Self {
+        Self {
+            supervisor: Arc::new(supervisor),
+            orders: format!("~{}*", redis.key_prefix).into(),
+            prefix: redis.key_prefix.as_str().into(),
+        }
+    }
+
+    /// What is wrong with this connection: that there is none (`connect`), or that Redis refuses a command of ours for want of
+    /// a right, memory or time, by its name (`exists`).
+    #[must_use]
+    pub fn troubles(&self) -> BTreeMap<&'static str, RedisError> {
+        self.supervisor.troubles()
+    }
+
+    /// The server that is connected, as far as it tells what it is.
+    #[must_use]
+    pub fn server(&self) -> Option<Server> {
+        self.supervisor.server()
     }
 
     /// Reads keys, which makes Redis expire those whose time has come and publish it. Returns how many of
@@ -71,9 +74,14 @@ impl Commands {
     /// # Errors
     /// Says why Redis did not answer within `limit`.
     pub async fn touch(&self, keys: Vec<String>, limit: Duration) -> Result<u64> {
-        // One command for all: a thousand commands would cost the client ten times as much.
-        let client = self.client.with_options(&Options { timeout: Some(limit), ..Options::default() });
-        Ok(client.exists(keys).await?)
+        let command = async |client: Client| {
+            // The client gives it up too: otherwise it would stay queued. One command for all: a thousand commands would cost
+            // the client ten times as much.
+            client.with_options(&Options { timeout: Some(limit), ..Options::default() }).exists(keys).await
+        };
+        let answer = self.supervisor.run(&self.on_orders("+exists"), limit, command).await;
+        self.supervisor.note("exists", answer.as_ref().err());
+        answer
     }
 
     /// Writes a key that expires.
@@ -82,7 +90,7 @@ impl Commands {
     /// Says why Redis refused.
     pub async fn set(&self, key: &str, value: &str, ttl: Duration) -> Result<()> {
         let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-        Ok(self.client.set(key, value, Some(Expiration::PX(millis)), None, false).await?)
+        self.set_with(key, value, Expiration::PX(millis)).await
     }
 
     /// Writes a key that expires at a time, in milliseconds since 1970 UTC.
@@ -90,7 +98,11 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn set_until(&self, key: &str, value: &str, millis: i64) -> Result<()> {
-        Ok(self.client.set(key, value, Some(Expiration::PXAT(millis)), None, false).await?)
+        self.set_with(key, value, Expiration::PXAT(millis)).await
+    }
+
+    async fn set_with(&self, key: &str, value: &str, expiration: Expiration) -> Result<()> {
+        self.run(&self.on_orders("+set"), async |client| client.set(key, value, Some(expiration), None, false).await).await
     }
 
     /// Sets a field of a hash, which then lives for `ttl`, and returns all its fields.
@@ -99,14 +111,23 @@ impl Commands {
     /// Says why Redis refused.
     pub async fn exchange_fields(&self, key: &str, field: &str, value: &str, ttl: Duration) -> Result<HashMap<String, String>> {
         let millis = ttl.as_millis().to_string();
-        // The client keeps a pipeline until it can be sent, whatever its time limit.
-        in_time(self.client.wait_for_connect()).await?;
-        let pipeline = self.client.pipeline();
-        pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, field, value]).await?;
-        pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
-        pipeline.custom::<(), _>(fred::cmd!("HGETALL"), vec![key]).await?;
-        let (_, _, fields): (u64, u64, _) = pipeline.all().await?;
-        Ok(fields)
+        self.run(MEMBERS, async |client| {
+            let pipeline = client.pipeline();
+            pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, field, value]).await?;
+            pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
+            pipeline.custom::<(), _>(fred::cmd!("HGETALL"), vec![key]).await?;
+            let (_, _, fields): (u64, u64, _) = pipeline.all().await?;
+            Ok(fields)
+        })
+        .await
+    }
+
+    /// Reads all fields of a hash; none of one that is not there.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn fields(&self, key: &str) -> Result<HashMap<String, String>> {
+        self.run(MEMBERS, async |client| client.custom(fred::cmd!("HGETALL"), vec![key]).await).await
     }
 
     /// Removes fields of a hash.
@@ -115,7 +136,7 @@ impl Commands {
     /// Says why Redis refused.
     pub async fn remove_fields(&self, key: &str, fields: Vec<String>) -> Result<()> {
         let arguments: Vec<String> = std::iter::once(key.to_owned()).chain(fields).collect();
-        Ok(self.client.custom(fred::cmd!("HDEL"), arguments).await?)
+        self.run(MEMBERS, async |client| client.custom(fred::cmd!("HDEL"), arguments).await).await
     }
 
     /// Appends an entry to a stream, and cuts it to about `max_len`.
@@ -124,8 +145,11 @@ impl Commands {
     /// Says why Redis refused; without an answer, it may have appended it.
     pub async fn append(&self, key: &str, max_len: u64, fields: Vec<(&str, String)>) -> Result<()> {
         let longest = i64::try_from(max_len).unwrap_or(i64::MAX);
-        let _entry: String = self.client.xadd(key, false, ("MAXLEN", "~", longest, None), "*", fields).await?;
-        Ok(())
+        self.run(&format!("+xadd ~{key}"), async |client| {
+            let _entry: String = client.xadd(key, false, ("MAXLEN", "~", longest, None), "*", fields).await?;
+            Ok(())
+        })
+        .await
     }
 
     /// Cuts every subscriber's connection; returns how many there were.
@@ -133,7 +157,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn kill_subscribers(&self) -> Result<u64> {
-        Ok(self.client.custom(fred::cmd!("CLIENT"), vec!["KILL", "TYPE", "pubsub"]).await?)
+        self.run("+client|kill", async |client| client.custom(fred::cmd!("CLIENT"), vec!["KILL", "TYPE", "pubsub"]).await).await
     }
 
     /// Reads a configuration parameter of the server.
@@ -141,8 +165,8 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused; a managed one may not let anybody read its configuration.
     pub async fn config(&self, name: &str) -> Result<String> {
-        let mut values: HashMap<String, String> = self.client.config_get(name).await?;
-        values.remove(name).ok_or_else(|| RedisError(format!("Redis has no parameter {name}")))
+        let mut values: HashMap<String, String> = self.run("+config|get", async |client| client.config_get(name).await).await?;
+        values.remove(name).ok_or_else(|| RedisError::Rejected(Said::new(format!("Redis has no parameter {name}"), "nothing")))
     }
 
     /// Sets a configuration parameter of the server.
@@ -150,7 +174,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn set_config(&self, name: &str, value: &str) -> Result<()> {
-        Ok(self.client.config_set(name, value).await?)
+        self.run("+config|set", async |client| client.config_set(name, value).await).await
     }
 
     /// The server's clock, in microseconds since 1970 UTC.
@@ -158,16 +182,9 @@ impl Commands {
     /// # Errors
     /// Says why Redis did not answer.
     pub async fn time(&self) -> Result<i64> {
-        let (seconds, micros): (i64, i64) = self.client.custom(fred::cmd!("TIME"), Vec::<String>::new()).await?;
+        let (seconds, micros): (i64, i64) =
+            self.run("+time", async |client| client.custom(fred::cmd!("TIME"), Vec::<String>::new()).await).await?;
         Ok(seconds * 1_000_000 + micros)
-    }
-
-    /// The fields of a hash.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn fields(&self, key: &str) -> Result<HashMap<String, String>> {
-        Ok(self.client.custom(fred::cmd!("HGETALL"), vec![key]).await?)
     }
 
     /// A section of INFO, as its fields.
@@ -175,7 +192,31 @@ impl Commands {
     /// # Errors
     /// Says why Redis did not answer.
     pub async fn info(&self, section: &str) -> Result<HashMap<String, String>> {
-        let text: String = self.client.custom(fred::cmd!("INFO"), vec![section]).await?;
-        Ok(text.lines().filter_map(|line| line.trim().split_once(':')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        let text: String = self.run("+info", async |client| client.custom(fred::cmd!("INFO"), vec![section]).await).await?;
+        Ok(fields(&text))
+    }
+
+    async fn run<T>(&self, needs: &str, command: impl AsyncFnOnce(Client) -> std::result::Result<T, Error>) -> Result<T> {
+        self.supervisor.run(needs, PATIENCE, command).await
+    }
+
+    pub(super) fn supervised(&self) -> &Supervisor {
+        &self.supervisor
+    }
+
+    /// The ACL rule for the keys of orders.
+    pub(super) fn orders(&self) -> &str {
+        &self.orders
+    }
+
+    pub(super) fn order_key(&self, id: &str) -> String {
+        format!("{}{id}", self.prefix)
+    }
+
+    fn on_orders(&self, command: &str) -> String {
+        format!("{command} {}", self.orders)
     }
 }
+
+/// What instances need to see each other.
+const MEMBERS: &str = "+hset +hgetall +hdel +pexpire ~order-closer:*";

@@ -1,37 +1,26 @@
 //! The connection that hears expired keys.
 
-use std::fmt;
-
 use fred::{
-    clients::Client,
-    interfaces::{ClientInterface, ClientLike, EventInterface, PubsubInterface},
-    types::{ConnectHandle, KeyspaceEvent},
+    interfaces::{ClientInterface, EventInterface, PubsubInterface},
+    types::KeyspaceEvent,
 };
 use tokio::sync::broadcast;
 
-use crate::{
-    config::Redis,
-    redis::{
-        client::{builder, client_config, in_time, pattern},
-        error::{RedisError, Result},
-    },
+use super::{
+    connection::{Connection, pattern},
+    error::{RedisError, Result, Said},
 };
+use crate::config::Redis;
 
 /// Events that may wait between the client's task and the listener's, on the same thread; the client's default of
 /// 32 loses them in any burst.
 const EVENT_BUFFER: usize = 16_384;
 
 /// A connection that hears expired keys, for one session.
+#[derive(Debug)]
 pub struct Subscriber {
-    client: Client,
-    driving: ConnectHandle,
+    connection: Connection,
     pattern: String,
-}
-
-impl fmt::Debug for Subscriber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscriber").field("pattern", &self.pattern).finish_non_exhaustive()
-    }
 }
 
 /// The stream of expired keys.
@@ -43,53 +32,54 @@ impl Subscriber {
     /// # Errors
     /// Says why there is no subscription.
     pub async fn connect(redis: &Redis) -> Result<(Self, Events)> {
-        let pattern = pattern(redis);
-        let mut builder = builder(client_config(redis)?);
-        builder.with_performance_config(|performance| performance.broadcast_channel_capacity = EVENT_BUFFER);
-        let client = builder.build()?;
-        // The receiver must exist before the first event can arrive.
-        let events = client.keyspace_event_rx();
-        let driving = in_time(client.init()).await?;
-        let subscriber = Self { client, driving, pattern };
-        in_time(subscriber.client.client_setname("order-closer")).await?;
-        in_time(subscriber.client.psubscribe(subscriber.pattern.as_str())).await?;
+        let connection = Connection::open(redis, |performance| performance.broadcast_channel_capacity = EVENT_BUFFER).await?;
+        // Nothing arrives before there is a subscription.
+        let events = connection.client.keyspace_event_rx();
+        let subscriber = Self { connection, pattern: pattern(redis) };
+        let Self { connection, pattern } = &subscriber;
+        connection.ask(connection.client.client_setname("order-closer"), "+client|setname").await?;
+        connection.ask(connection.client.psubscribe(pattern.as_str()), &subscriber.needs()).await?;
         subscriber.confirm().await?;
         Ok((subscriber, events))
     }
 
-    /// Asks Redis whether this connection is still subscribed; that is the heartbeat too.
+    /// Asks Redis whether this connection is still subscribed, and to the Redis for us; that is the heartbeat too.
     ///
     /// # Errors
     /// Says why it is not.
-    pub async fn confirm(&self) -> Result<()> {
+    pub async fn audit(&mut self) -> Result<()> {
+        match self.confirm().await {
+            // It is subscribed still.
+            Ok(()) | Err(RedisError::NotNow(_)) => self.connection.audit().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn confirm(&self) -> Result<()> {
         // The client reports a subscription as soon as it is written. A refusal shows only here: as this
         // command's error, or as no subscription.
-        let refused = || RedisError(format!("Redis refused the subscription to {}; {}", self.pattern, self.acl_advice()));
-        let info: String = match in_time(self.client.client_info()).await {
-            Err(RedisError(reason)) if reason.contains("NOPERM") && reason.contains("channel") => return Err(refused()),
-            Err(error) if error.0.contains("NOPERM") => return Err(RedisError(format!("{error}; {}", self.acl_advice()))),
+        let refused = || {
+            let fix = format!("give the ACL user these rights, the channel to the letter: {}", self.needs());
+            RedisError::Denied(Said::new(format!("Redis refused the subscription to {}", self.pattern), fix))
+        };
+        let info: String = match self.connection.ask(self.connection.client.client_info(), &self.needs()).await {
+            Err(RedisError::Denied(said)) if said.reason.contains("channel") => return Err(refused()),
+            Err(RedisError::Rejected(said)) if said.reason.to_ascii_lowercase().contains("unknown subcommand") => {
+                return Err(RedisError::too_old(format!("it has no CLIENT INFO ({said})")));
+            }
             answer => answer?,
         };
         let subscribed = info.split_whitespace().find_map(|field| field.strip_prefix("psub="));
         if subscribed.is_some_and(|count| count != "0") { Ok(()) } else { Err(refused()) }
     }
 
-    fn acl_advice(&self) -> String {
-        format!("the ACL user needs the channel &{} and the commands +psubscribe +client", self.pattern)
+    /// The ACL rules without which there is no subscription.
+    fn needs(&self) -> String {
+        format!("&{} +psubscribe +client", self.pattern)
     }
 
     /// Waits until the connection ends, and says why.
     pub async fn ended(&mut self) -> RedisError {
-        match (&mut self.driving).await {
-            Ok(Ok(())) => RedisError("the connection was closed".into()),
-            Ok(Err(error)) => error.into(),
-            Err(error) => RedisError(error.to_string()),
-        }
-    }
-}
-
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        self.driving.abort();
+        self.connection.ended().await
     }
 }

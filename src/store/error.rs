@@ -33,12 +33,54 @@ pub enum OpenError {
     /// The configuration does not fit the database; waiting does not help.
     #[error(transparent)]
     Misfit(#[from] Misfit),
+    /// What the configuration names is not there, or not for this user: a table, a column, a file. It may come.
+    #[error(transparent)]
+    Missing(Misfit),
     /// The server reads times without a zone otherwise than before.
     #[error("{0}; set database.time_zone to the zone in which the shop writes its times, or set the server's time zone back")]
     Zone(String),
     /// The database can't be reached or refuses to answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl OpenError {
+    /// What ends it while the configuration stays as it is; `None` where nothing can.
+    #[must_use]
+    pub fn cure(&self) -> Option<&'static str> {
+        match self {
+            Self::Misfit(_) => None,
+            Self::Missing(_) => Some("create it, or correct the setting that names it and start again"),
+            Self::Zone(_) => Some("set the server's time zone back, or set database.time_zone and start again"),
+            Self::Store(StoreError::Rejected(text)) if is_bad_syntax(text) => None,
+            Self::Store(error) => Some(error.cure()),
+        }
+    }
+
+    /// Whether it stays until somebody mends it. A database that is merely away comes back.
+    #[must_use]
+    pub fn needs_a_hand(&self) -> bool {
+        match self {
+            Self::Misfit(_) | Self::Missing(_) | Self::Zone(_) | Self::Store(StoreError::Rejected(_)) => true,
+            Self::Store(StoreError::Unavailable(text)) => is_login(code(text)) || is_no_database(code(text)),
+            Self::Store(StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_)) => false,
+        }
+    }
+}
+
+/// A wrong user or password, or a user who may not log in from here.
+fn is_login(code: &str) -> bool {
+    code.starts_with("28")
+}
+
+/// No such database, or none for this user, in PostgreSQL and in MySQL.
+fn is_no_database(code: &str) -> bool {
+    code == "3D000" || code == "42000"
+}
+
+/// Whether a statement could not even be parsed, which no right and no table changes.
+fn is_bad_syntax(text: &str) -> bool {
+    ["syntax error", "error in your SQL syntax", "incomplete input"].iter().any(|words| text.contains(words))
 }
 
 /// The class of a database's own error; each dialect reads its own codes.
@@ -87,12 +129,37 @@ fn describe(error: &sqlx::Error) -> String {
     }
 }
 
+/// The code at the end of an error's text, as [`describe`] writes it.
+fn code(text: &str) -> &str {
+    text.rsplit_once(" (").map_or("", |(_, code)| code.trim_end_matches(')'))
+}
+
 impl StoreError {
+    /// What a hand can do about it.
+    #[must_use]
+    pub fn cure(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) | Self::Locked(_) => "end the transaction that holds the table",
+            Self::TimedOut(_) => "see what keeps the database busy, or set a longer database.timeout",
+            Self::Rejected(_) => {
+                "grant this user SELECT and UPDATE on the tables named in orders and close.sql, or correct orders.set, orders.filter and \
+                 close.sql and start again"
+            }
+            Self::Unavailable(text) => match code(text) {
+                code if is_login(code) => "correct the user and the password in database.url and start again, or let this user log in",
+                code if is_no_database(code) => {
+                    "create the database that database.url names and let this user use it, or correct database.url and start again"
+                }
+                _ => "start the database, or correct database.url and start again",
+            },
+        }
+    }
+
     /// Whether it is a refusal that names something missing, a right or a table: SQLSTATE's class 42 (syntax error or access rule
     /// violation), SQLite's plain error, and partitions, which both others take for a matter of the row.
     pub(super) fn names_what_is_missing(&self) -> bool {
         let Self::Rejected(text) = self else { return false };
-        let code = text.rsplit_once(" (").map_or("", |(_, code)| code.trim_end_matches(')'));
+        let code = code(text);
         let sqlstate = code.len() == 5 && code.starts_with("42");
         sqlstate || code == "1" || text.contains("no partition of relation") || text.contains("has no partition for value")
     }

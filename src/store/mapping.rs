@@ -2,7 +2,7 @@
 
 use crate::{
     config::{ColumnName, Rule, Status},
-    store::Misfit,
+    store::{Misfit, OpenError},
 };
 
 /// Deadlines before this many seconds since 1970 (the start of 1971) are no deadlines: zero dates, zeros
@@ -51,20 +51,25 @@ impl<C: Column> Mapped<C> {
     ///
     /// # Errors
     /// Names the first that is missing, and those that are there.
-    pub(super) fn find(rule: &Rule, columns: &[C], fold_case: bool) -> Result<Self, Misfit> {
+    pub(super) fn find(rule: &Rule, columns: &[C], fold_case: bool) -> Result<Self, OpenError> {
         let find = |key: &str, name: &ColumnName| {
             let name = name.as_str();
             let is_it = |column: &&C| column.name() == name || (fold_case && column.name().eq_ignore_ascii_case(name));
             columns.iter().find(is_it).cloned().ok_or_else(|| {
                 let existing: Vec<&str> = columns.iter().map(Column::name).collect();
-                Misfit(format!("{key} is {name:?}, but the table {} has no such column; it has {}", rule.table, existing.join(", ")))
+                let missing = format!("{key} is {name:?}, but the table {} has no such column; it has {}", rule.table, existing.join(", "));
+                OpenError::Missing(Misfit(missing))
             })
         };
         let mapped = Self {
             id: find("orders.id", &rule.id)?,
             status: find("orders.status", &rule.status)?,
             deadline: find("orders.deadline.column", &rule.deadline.column)?,
-            included: rule.include.iter().map(|name| Ok((name.to_string(), find("events.include", name)?))).collect::<Result<_, _>>()?,
+            included: rule
+                .include
+                .iter()
+                .map(|name| Ok((name.to_string(), find("events.include", name)?)))
+                .collect::<Result<_, OpenError>>()?,
         };
         rule.set.keys().try_for_each(|column| find("orders.set", column).map(drop))?;
         Ok(mapped)

@@ -28,6 +28,7 @@ use crate::{
         catalogue::Findings,
         connections::Plan,
         dialect::{Dialect, Fragments, sorted, text},
+        driver::Columns,
         error::Class,
         session::Session,
         statement::{Parameters, sql},
@@ -179,10 +180,14 @@ impl Dialect for MySql {
         matches!(number(error), 1290 | 1792 | 1836)
     }
 
-    // MariaDB has no identity of its own.
     async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError> {
-        const IDENTITY: &str = "SELECT CONCAT_WS('/', @@hostname, @@port, @@server_id, @@datadir)";
-        text::<Self>(&session.execute(IDENTITY.into_sql_str()).await?)
+        let mut identity = text::<Self>(&session.execute(DATABASE.into_sql_str()).await?)?;
+        for row in session.execute(SERVER.into_sql_str()).await? {
+            let mut columns = Columns::<sqlx::MySql>::of(&row);
+            let mut next = || columns.text().map_err(sorted::<Self>);
+            identity += &format!("/{}={}", next()?, next()?);
+        }
+        Ok(identity)
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Orders, Fragments), OpenError> {
@@ -207,6 +212,14 @@ impl Dialect for MySql {
         ListStatement::new(template, orders.id)
     }
 }
+
+/// The database within its server. Locks nothing.
+const DATABASE: &str = "SELECT COALESCE(DATABASE(), '')";
+
+/// The server: its variables of these names, those that it has; each session may read them. MySQL has `server_uuid`, MariaDB
+/// has `server_uid` in later versions only. Locks nothing.
+const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+     ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id', 'datadir')";
 
 /// 0 where the session may write.
 macro_rules! read_only {

@@ -62,7 +62,7 @@ impl OwnTables {
     /// what was given up, and none of the errors to come would say why.
     pub(super) async fn find(link: &mut dyn Link, words: Words) -> Result<Self, OpenError> {
         let version = Self::readable_version(link, &words).await.map_err(|error| match error {
-            StoreError::Rejected(reason) => OpenError::Misfit(Misfit(format!(
+            StoreError::Rejected(reason) => OpenError::Missing(Misfit(format!(
                 "there are tables order_closer_* in {}, but this user can't read them: {reason}; \
                  grant it SELECT, INSERT, UPDATE and DELETE on them",
                 words.schema.trim_end_matches('.')

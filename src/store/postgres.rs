@@ -125,10 +125,14 @@ impl Dialect for Postgres {
         error.code().is_some_and(|code| code == READ_ONLY)
     }
 
-    // A standby that was promoted, or a server restored to a point in time, begins a new timeline.
     async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError> {
-        const IDENTITY: &str = "SELECT s.system_identifier || '/' || c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c";
-        text::<Self>(&session.execute(IDENTITY.into_sql_str()).await?)
+        let cluster = match text::<Self>(&session.execute(MAY_READ_CONTROL.into_sql_str()).await?)?.as_str() {
+            "true" => CONTROL,
+            _ => STARTED,
+        };
+        let cluster = text::<Self>(&session.execute(cluster.into_sql_str()).await?)?;
+        let database = text::<Self>(&session.execute(DATABASE.into_sql_str()).await?)?;
+        Ok(format!("{cluster}/{database}"))
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {
@@ -147,6 +151,20 @@ impl Dialect for Postgres {
         ArrayStatement(sql(template.render(&format!("SELECT unnest($1::text[]::{}[])", table.id_type))))
     }
 }
+
+/// Whether this user may call what [`CONTROL`] does; some managed servers forbid it. Locks nothing.
+const MAY_READ_CONTROL: &str = "SELECT coalesce(bool_and(has_function_privilege(to_regprocedure(name)::oid, 'EXECUTE')), false)::text \
+     FROM (VALUES ('pg_control_system()'), ('pg_control_checkpoint()')) functions (name)";
+
+/// The cluster. A standby that was promoted, or a server restored to a point in time, begins a new timeline. Locks nothing.
+const CONTROL: &str = "SELECT s.system_identifier || '/' || c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c";
+
+/// Where that is forbidden, the moment at which the server was started, to the microsecond. Locks nothing.
+const STARTED: &str = "SELECT extract(epoch FROM pg_postmaster_start_time())::text";
+
+/// The database within it, and the schemas in which a table's bare name is looked for. Locks nothing.
+const DATABASE: &str =
+    "SELECT oid || '/' || array_to_string(current_schemas(false), ',') FROM pg_database WHERE datname = current_database()";
 
 /// A standby, or a primary that became one.
 const READ_ONLY: &str = "25006";

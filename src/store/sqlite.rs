@@ -59,12 +59,11 @@ impl Dialect for Sqlite {
         let file = options.get_filename();
         // SQLite's own message would not say which file.
         if !file.exists() {
-            return Err(Misfit(format!(
+            return Err(OpenError::Missing(Misfit(format!(
                 "database.url is {}, and there is no file {}; a relative path begins at the working directory",
                 database.url,
                 file.display()
-            ))
-            .into());
+            ))));
         }
         // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
         // a close.sql statement that would leave orphans is rejected and seen.
@@ -111,11 +110,11 @@ impl Dialect for Sqlite {
         false
     }
 
-    // A backup that was put in its place is another file.
+    // A backup that was put in its place is another file. Numbers of files are counted on each host anew.
     async fn identity(&self, _: &mut Session<Self>) -> Result<String, StoreError> {
         let options: SqliteConnectOptions = self.url.secret().parse().map_err(sorted::<Self>)?;
         let file = options.get_filename().metadata().map_err(|error| StoreError::Unavailable(error.to_string()))?;
-        Ok(format!("{}/{}", file.dev(), file.ino()))
+        Ok(format!("{}/{}/{}", host(), file.dev(), file.ino()))
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {
@@ -148,6 +147,12 @@ impl Dialect for Sqlite {
         };
         Ok(Batch { rows: rows.into_iter().enumerate().map(row).collect(), has_triggers })
     }
+}
+
+/// What tells this host from others, and is the same in all its containers.
+fn host() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    boot.map_or_else(|_| gethostname::gethostname().to_string_lossy().into_owned(), |boot| boot.trim().to_owned())
 }
 
 /// A row of a batch: id, status, deadline.

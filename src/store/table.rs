@@ -135,6 +135,10 @@ impl<D: Dialect> Store for Table<D> {
         Ok(())
     }
 
+    async fn identity(&self) -> Result<String> {
+        self.dialect.identity(&mut self.connections.read().await?).await
+    }
+
     async fn is_another(&self) -> Result<bool> {
         let identity = self.dialect.identity(&mut self.connections.read().await?).await.ok();
         let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,7 +4,11 @@
 //! pause, and every confirmed subscription is followed by a sweep, since what expired in between was
 //! told to nobody.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::{broadcast::error::RecvError, oneshot, watch};
@@ -15,15 +19,12 @@ use crate::{
     close::{Inbox, Offer, Stats},
     config::{Listen, Redis},
     order::Trigger,
-    redis::{Commands, Events, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
+    redis::{AUDIT, Commands, Events, RedisError, Said, Subscriber, address, missing_flags, redis_cli, with_flags},
     trigger::{
         key::{KeyReader, NotAnOrder},
         membership::Membership,
     },
 };
-
-/// How often a session is audited: is the subscription there, does the server still notify?
-const AUDIT: Duration = Duration::from_secs(2);
 
 /// A session that lasted this long was a good one, and the next begins at once.
 const GOOD_SESSION: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ pub enum SessionEnd {
     /// The daemon stops.
     Shutdown,
     /// No subscription, or no longer; the reason.
-    Disconnected(String),
+    Disconnected(RedisError),
 }
 
 /// Listens for expired keys until it is told to stop.
@@ -67,14 +68,18 @@ impl Listener {
         let (ending, ended) = oneshot::channel::<()>();
         let spawned = std::thread::Builder::new().name("listener".into()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-                Ok(runtime) => runtime.block_on(self.hold_sessions()),
-                Err(error) => error!(%error, "the listener's thread can't run; orders are closed by the sweep"),
+                Ok(runtime) => {
+                    runtime.block_on(self.hold_sessions());
+                    // A thread that asks a silent name server is not waited for.
+                    runtime.shutdown_background();
+                }
+                Err(error) => error!(%error, "the listener's thread can't run; orders are closed by their rows alone"),
             }
             drop(ending);
         });
         match spawned {
             Ok(_) => ended.await.unwrap_or_default(),
-            Err(error) => error!(%error, "the listener's thread can't start; orders are closed by the sweep"),
+            Err(error) => error!(%error, "the listener's thread can't start; orders are closed by their rows alone"),
         }
     }
 
@@ -86,25 +91,28 @@ impl Listener {
             .without_max_times()
             .with_jitter();
         let mut pause = pauses.build();
-        let mut known = None;
+        let mut known = BTreeSet::new();
         loop {
             let began = tokio::time::Instant::now();
             let end = self.session().await;
-            self.subscribed.send_replace(false);
-            let SessionEnd::Disconnected(reason) = end else {
+            let subscribed = self.subscribed.send_replace(false);
+            let SessionEnd::Disconnected(error) = end else {
                 return;
             };
+            if subscribed {
+                known.clear();
+            }
             if began.elapsed() > GOOD_SESSION {
                 pause = pauses.build();
             }
-            // The same reason at every attempt is said once.
-            if known.as_ref() != Some(&reason) {
+            let Said { reason, fix } = error.said();
+            // Each reason is said once, however many attempts it takes.
+            if known.insert(reason.clone()) {
                 warn!(
                     redis = address(&self.redis),
-                    reason, "no keyspace notifications; reconnecting, and closing orders by the sweep meanwhile"
+                    reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile"
                 );
             }
-            known = Some(reason);
             tokio::select! {
                 () = tokio::time::sleep(pause.next().unwrap_or_default()) => {}
                 () = self.stop.cancelled() => return,
@@ -114,7 +122,7 @@ impl Listener {
 
     async fn session(&self) -> SessionEnd {
         tokio::select! {
-            RedisError(reason) = self.listen() => SessionEnd::Disconnected(reason),
+            error = self.listen() => SessionEnd::Disconnected(error),
             () = self.stop.cancelled() => SessionEnd::Shutdown,
         }
     }
@@ -132,9 +140,10 @@ impl Listener {
         }
     }
 
-    /// Sees to it that the subscription stays, and that the server still notifies.
+    /// Sees to it that the subscription stays, that the server still notifies, and that commands get through.
     async fn audit(&self, mut subscriber: Subscriber) -> RedisError {
         let mut setting = Setting::default();
+        let mut troubles = Troubles::default();
         self.audit_notifications(&mut setting).await;
         self.subscribed.send_replace(true);
         info!(redis = address(&self.redis), "listening for expired keys");
@@ -147,10 +156,11 @@ impl Listener {
                 reason = subscriber.ended() => return reason,
                 _ = audit.tick() => {}
             }
-            if let Err(error) = subscriber.confirm().await {
+            if let Err(error) = subscriber.audit().await {
                 return error;
             }
             self.audit_notifications(&mut setting).await;
+            troubles.say(self.commands.troubles());
         }
     }
 
@@ -179,7 +189,8 @@ impl Listener {
                     warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
                     self.inbox.want_sweep();
                 }
-                Err(RecvError::Closed) => return RedisError("the connection was closed".into()),
+                // The audit says why.
+                Err(RecvError::Closed) => std::future::pending().await,
             }
         }
     }
@@ -189,18 +200,24 @@ impl Listener {
         let now = match self.commands.config(NOTIFICATIONS).await {
             Ok(flags) if missing_flags(&flags).is_empty() => Setting::Complete,
             Ok(flags) => Setting::Incomplete(flags),
-            Err(error) => Setting::Hidden(error.to_string()),
+            Err(error @ (RedisError::Denied(_) | RedisError::Rejected(_))) => Setting::Hidden(error),
+            // That says nothing about the setting.
+            Err(_) => return,
         };
         if *seen == now {
             return;
         }
         match &now {
             Setting::Unseen | Setting::Complete => {}
-            Setting::Hidden(reason) => {
-                warn!(%reason, "Redis does not show notify-keyspace-events; `order-closer check` tells whether notifications arrive");
+            // A user without that right is a good choice.
+            Setting::Hidden(RedisError::Denied(Said { reason, .. })) => {
+                info!(reason, "Redis does not show notify-keyspace-events; `order-closer check` tells whether notifications arrive");
+            }
+            Setting::Hidden(error) => {
+                warn!(reason = %error, "Redis does not show notify-keyspace-events; `order-closer check` tells whether notifications arrive");
             }
             Setting::Incomplete(flags) => {
-                let wanted = with_flags(flags);
+                let wanted = with_flags(flags, self.commands.server().as_ref());
                 let set = if self.redis.enable_notifications {
                     self.commands.set_config(NOTIFICATIONS, &wanted).await.map_err(|error| error.to_string())
                 } else {
@@ -217,7 +234,7 @@ impl Listener {
                     Err(reason) => error!(
                         reason,
                         fix = redis_cli(&self.redis, &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
-                        "Redis does not publish expired keys, and orders are closed by the sweep alone"
+                        "Redis does not publish expired keys, and orders are closed by their rows alone"
                     ),
                 }
             }
@@ -233,5 +250,28 @@ enum Setting {
     Unseen,
     Complete,
     Incomplete(String),
-    Hidden(String),
+    Hidden(RedisError),
+}
+
+/// What was wrong with the commands at the last audit.
+#[derive(Debug, Default)]
+struct Troubles {
+    seen: BTreeMap<&'static str, RedisError>,
+    said: BTreeSet<&'static str>,
+}
+
+impl Troubles {
+    /// Says each trouble once, when two audits in a row have seen it, and its end.
+    fn say(&mut self, now: BTreeMap<&'static str, RedisError>) {
+        for (&command, error) in &now {
+            if self.seen.contains_key(command) && self.said.insert(command) {
+                let Said { reason, fix } = error.said();
+                warn!(command, reason, fix, "Redis does not take commands; orders close by their rows all the same");
+            }
+        }
+        for ended in self.said.extract_if(.., |command| !now.contains_key(command)) {
+            info!(command = ended, "Redis takes commands again");
+        }
+        self.seen = now;
+    }
 }

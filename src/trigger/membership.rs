@@ -1,14 +1,27 @@
 //! Which instance tries an order first, when several close the orders of one table.
 //!
-//! Every instance keeps a beat: a field of one hash in Redis, whose value it changes twice a second. Whoever
-//! sees a field change knows that its instance lives; no clocks are compared. Among the living, an order
-//! belongs to the one whose hash with it is the highest ([rendezvous hashing]), so all agree without a word,
-//! and an instance that joins or dies moves no orders but its own.
+//! Every instance has a heartbeat: a field of one hash in Redis, whose text it changes twice a second and which says whether
+//! the instance is *fit* ([`heartbeat`]). Whoever sees its count go up knows that its instance lives; no clocks are compared. Among
+//! the living and fit, an order belongs to the one whose hash with it is the highest ([rendezvous hashing]), so all agree
+//! without a word, and an instance that joins or dies moves no orders but its own.
 //!
-//! Correctness never depends on it, only the amount of work: the others step in when an order stays open, and
-//! without Redis each instance tries them all.
+//! Guarantees:
+//!
+//! - Correctness never depends on it, only the amount of work: the others step in when an order stays open, and without
+//!   Redis each instance tries them all.
+//! - Within two seconds of an instance's silence or unfitness its orders belong to the others. Where all are unfit, they go on
+//!   sharing: it is their database.
+//! - Only those are peers that close the same orders in the same database, by whatever URL each reaches it, and nobody else
+//!   can pretend to be one.
 //!
 //! [rendezvous hashing]: https://www.microsoft.com/en-us/research/wp-content/uploads/2017/02/HRW98.pdf
+
+mod first_edition;
+mod fitness;
+mod heartbeat;
+mod peers;
+#[cfg(test)]
+mod schedules;
 
 use std::{
     collections::HashMap,
@@ -16,33 +29,31 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
-    close::{Inbox, Stats},
-    config::{Config, Database, DatabaseUrl, Orders, Status},
+    close::{Inbox, Outage, Stats},
+    config::Config,
     order::OrderId,
     redis::{Commands, RedisError},
+    store::Store,
 };
+use first_edition::FirstEdition;
+use fitness::{Condition, Fitness, Progress};
+use heartbeat::{Group, Heartbeat};
+use peers::{FORGOTTEN, Known, Peers};
 
 /// How often an instance changes its field.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// An instance whose field has not changed for so long is gone.
-const GONE: Duration = Duration::from_millis(1_500);
+/// At each such beat the database is asked which one it is, and whether a daemon of the first edition runs.
+const RARELY: u64 = 20;
 
-/// A field that nobody has changed for so long is swept out; the whole hash lives as long after the last beat.
-const FORGOTTEN: Duration = Duration::from_mins(1);
-
-/// How long after its deadline an order of somebody else's may still be open.
-const PATIENCE: Duration = Duration::from_millis(700);
-
-/// The same, if that instance has more to do than one batch and gets on with it.
-const PATIENCE_WITH_A_BUSY_ONE: Duration = Duration::from_secs(3);
+/// How long the database may take to say which one it is.
+const IDENTITY: Duration = Duration::from_secs(1);
 
 /// How long saying goodbye may take.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -50,66 +61,39 @@ const FAREWELL: Duration = Duration::from_millis(300);
 /// The instances that close the orders of our table, as far as we know.
 #[derive(Debug)]
 pub struct Membership {
-    /// The hash in Redis.
-    key: String,
-    own: Instance,
-    others: RwLock<HashMap<String, Peer>>,
+    peers: RwLock<Peers>,
 }
 
-#[derive(Debug, Clone)]
-struct Instance {
-    name: String,
-    seed: u64,
-}
-
-impl Instance {
-    fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), seed: xxh3_64(name.as_bytes()) }
-    }
-
-    fn claim(&self, id: &OrderId) -> u64 {
-        xxh3_64_with_seed(id.as_str().as_bytes(), self.seed)
-    }
-}
-
-/// Another instance's field.
+/// What a heartbeat is made of.
 #[derive(Debug)]
-struct Peer {
-    instance: Instance,
-    value: String,
-    /// When we last saw it change. A field that was there before us may be a dead one's.
-    changed: Option<Instant>,
-    seen: Instant,
+pub struct Heart {
+    /// Which orders are closed, and where.
+    pub config: Config,
+    /// The way to the others.
+    pub commands: Commands,
+    /// Whose identity the group has.
+    pub store: Arc<dyn Store>,
+    /// What waits.
+    pub inbox: Arc<Inbox>,
+    /// What was done.
+    pub stats: Arc<Stats>,
+    /// Whether the database can be used.
+    pub outage: Arc<Outage>,
+    /// Ends it.
+    pub stop: CancellationToken,
 }
 
-impl Peer {
-    fn lives(&self) -> bool {
-        self.changed.is_some_and(|at| at.elapsed() < GONE)
-    }
-
-    fn patience(&self) -> Duration {
-        if self.value.ends_with(BUSY) { PATIENCE_WITH_A_BUSY_ONE } else { PATIENCE }
+impl Default for Membership {
+    fn default() -> Self {
+        Self { peers: RwLock::new(Peers::new(&Uuid::new_v4().to_string())) }
     }
 }
-
-const BUSY: &str = "busy";
 
 impl Membership {
-    /// Nobody else is known yet.
-    #[must_use]
-    pub fn new(config: &Config) -> Self {
-        Self { key: format!("order-closer:{}", group(config)), own: Instance::new(&Uuid::new_v4().to_string()), others: RwLock::default() }
-    }
-
     /// How long after its deadline it is for us to try an order: zero if we are the first.
     #[must_use]
     pub fn patience(&self, id: &OrderId) -> Duration {
-        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
-        let first = others.values().filter(|peer| peer.lives()).max_by_key(|peer| peer.instance.claim(id));
-        match first {
-            Some(peer) if peer.instance.claim(id) > self.own.claim(id) => peer.patience(),
-            Some(_) | None => Duration::ZERO,
-        }
+        self.read(|peers| peers.patience(id, Instant::now()))
     }
 
     /// Whether we are the first to try an order.
@@ -118,91 +102,122 @@ impl Membership {
         self.patience(id).is_zero()
     }
 
-    /// How many other instances live.
-    #[must_use]
-    pub fn others(&self) -> usize {
-        self.others.read().unwrap_or_else(PoisonError::into_inner).values().filter(|peer| peer.lives()).count()
+    /// Keeps the heartbeat until it is told to stop, and then says goodbye.
+    pub async fn run(self: Arc<Self>, heart: Heart) {
+        let Heart { config, commands, store, inbox, stats, outage, stop } = heart;
+        let fitness = Fitness { store: Arc::clone(&store), inbox: Arc::clone(&inbox), stats, outage, progress: Progress::default() };
+        let older = FirstEdition::new(&config);
+        let mut session = Session {
+            membership: &self,
+            config,
+            commands,
+            store,
+            inbox,
+            fitness,
+            older,
+            group: None,
+            known: Known::default(),
+            alone: false,
+        };
+        stop.run_until_cancelled(session.beat_for_ever()).await;
+        session.leave().await;
     }
 
-    /// Keeps the beat until it is told to stop, and then says goodbye.
-    pub async fn run(self: Arc<Self>, commands: Commands, inbox: Arc<Inbox>, stats: Arc<Stats>, stop: CancellationToken) {
-        let mut alone = false;
-        let (mut beats, mut closed, mut known) = (0_u64, 0, 0);
-        loop {
-            let closed_now = stats.closed();
-            // Whoever waits and gets nothing done needs help.
-            let busy = inbox.waiting() > 0 && closed_now > closed;
-            (beats, closed) = (beats + 1, closed_now);
-            let value = format!("{beats} {}", if busy { BUSY } else { "" });
-            let ended = tokio::select! {
-                beat = self.beat(&commands, &value) => beat,
-                () = stop.cancelled() => break,
-            };
-            match ended {
-                Ok(()) => alone = false,
-                // Without a connection nobody is seen either; the listener says so.
-                Err(error) if error.is_refusal() && !std::mem::replace(&mut alone, true) => warn!(
-                    %error, key = self.key,
-                    "other instances can't be seen, and each tries every order; the key must be ours alone, and an ACL user needs +hset +hgetall +hdel +pexpire on ~order-closer:*"
-                ),
-                Err(error) => debug!(%error, key = self.key, "no beat"),
+    fn read<T>(&self, question: impl FnOnce(&Peers) -> T) -> T {
+        question(&self.peers.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
+        change(&mut self.peers.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The heartbeat while it runs.
+struct Session<'m> {
+    membership: &'m Membership,
+    config: Config,
+    commands: Commands,
+    store: Arc<dyn Store>,
+    inbox: Arc<Inbox>,
+    fitness: Fitness,
+    older: FirstEdition,
+    /// Unknown until the database has said which one it is.
+    group: Option<Group>,
+    known: Known,
+    /// It was said that others can't be seen.
+    alone: bool,
+}
+
+impl Session<'_> {
+    async fn beat_for_ever(&mut self) {
+        let mut ticks = tokio::time::interval(BEAT);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        for beat in 0.. {
+            ticks.tick().await;
+            if beat % RARELY == 0 || self.group.is_none() {
+                self.join().await;
             }
-            let known_now = self.others();
-            if known_now != known {
-                info!(others = known_now, was = known, "other instances close orders of this table");
-                // Somebody's orders may be ours now.
-                inbox.want_sweep();
+            let condition = self.fitness.examine().await;
+            if let Some(group) = self.group.clone() {
+                let ended = self.beat(beat, condition, &group).await;
+                self.say_once(ended, &group);
             }
-            known = known_now;
-            tokio::select! {
-                () = tokio::time::sleep(BEAT) => {}
-                () = stop.cancelled() => break,
+            if beat % RARELY == 0
+                && let Ok(fields) = self.commands.fields(&self.older.key).await
+            {
+                self.older.learn(fields);
             }
+            let known = self.membership.read(|peers| peers.known(Instant::now()));
+            if known != self.known {
+                info!(others = known.living, unfit = known.unfit, was = self.known.living, "other instances close orders of this table");
+                // Another's orders may be ours now.
+                self.inbox.want_sweep();
+            }
+            self.known = known;
         }
-        // Whoever is missed without a goodbye is given up a moment later.
-        tokio::time::timeout(FAREWELL, commands.remove_fields(&self.key, vec![self.own.name.clone()])).await.ok();
     }
 
-    async fn beat(&self, commands: &Commands, value: &str) -> Result<(), RedisError> {
-        let fields = commands.exchange_fields(&self.key, &self.own.name, value, FORGOTTEN).await?;
-        let forgotten = self.learn(fields);
+    /// Goes into the group of the database as it is now.
+    async fn join(&mut self) {
+        // It may be away; then it is the one that it was.
+        let Ok(Ok(identity)) = tokio::time::timeout(IDENTITY, self.store.identity()).await else { return };
+        let group = Group::of(&self.config, &identity);
+        if self.group.as_ref() != Some(&group) {
+            self.leave().await;
+            self.membership.change(Peers::forget);
+            self.group = Some(group);
+        }
+    }
+
+    async fn beat(&self, beat: u64, condition: Condition, group: &Group) -> Result<(), RedisError> {
+        let Condition { fit, busy } = condition;
+        let own = self.membership.read(|peers| peers.own().to_owned());
+        let text = Heartbeat { beat, fit, busy }.written(&own, group);
+        let key = group.key();
+        let fields: HashMap<String, String> = self.commands.exchange_fields(&key, &own, &text, FORGOTTEN).await?;
+        let forgotten = self.membership.change(|peers| peers.learn(fields, fit, group, Instant::now()));
         if !forgotten.is_empty() {
-            commands.remove_fields(&self.key, forgotten).await?;
+            self.commands.remove_fields(&key, forgotten).await?;
         }
         Ok(())
     }
 
-    /// Takes in what the hash has; returns the fields that nobody has changed for long.
-    fn learn(&self, fields: HashMap<String, String>) -> Vec<String> {
-        let now = Instant::now();
-        let mut others = self.others.write().unwrap_or_else(PoisonError::into_inner);
-        others.retain(|name, _| fields.contains_key(name));
-        for (name, value) in fields {
-            if name == self.own.name {
-                continue;
-            }
-            match others.get_mut(&name) {
-                Some(peer) if peer.value == value => {}
-                Some(peer) => (peer.value, peer.changed, peer.seen) = (value, Some(now), now),
-                None => {
-                    others.insert(name.clone(), Peer { instance: Instance::new(&name), value, changed: None, seen: now });
-                }
-            }
+    fn say_once(&mut self, ended: Result<(), RedisError>, group: &Group) {
+        match ended {
+            Ok(()) => self.alone = false,
+            // Without a connection nobody is seen either; the listener says so.
+            Err(error) if error.is_refusal() && !std::mem::replace(&mut self.alone, true) => warn!(
+                %error, fix = error.fix(), key = group.key(),
+                "other instances can't be seen, and each tries every order; the key must be ours alone"
+            ),
+            Err(error) => debug!(%error, key = group.key(), "no heartbeat"),
         }
-        others.values().filter(|peer| peer.seen.elapsed() > FORGOTTEN).map(|peer| peer.instance.name.clone()).collect()
     }
-}
 
-/// What instances have in common that close the same orders: all that decides which these are, and when. What
-/// means another database on every host is told apart by the host's name.
-fn group(config: &Config) -> String {
-    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _ } = &config.orders;
-    let Database { url, time_zone, timeout: _ } = &config.database;
-    let text = url.to_string();
-    let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));
-    let host = if local { gethostname::gethostname().to_string_lossy().into_owned() } else { String::new() };
-    let mut unpaid: Vec<String> = unpaid.get().iter().map(Status::text).collect();
-    unpaid.sort_unstable();
-    let whole = format!("{:?}", (host, text, time_zone, table, id, status, unpaid, deadline, filter, &config.redis.key_prefix));
-    format!("{:016x}", xxh3_64(whole.as_bytes()))
+    /// Whoever is missed without a goodbye is given up a moment later.
+    async fn leave(&self) {
+        let Some(group) = &self.group else { return };
+        let own = self.membership.read(|peers| peers.own().to_owned());
+        tokio::time::timeout(FAREWELL, self.commands.remove_fields(&group.key(), vec![own])).await.ok();
+    }
 }

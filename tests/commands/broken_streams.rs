@@ -1,9 +1,14 @@
 //! Standard output or standard error that takes nothing: what was done, and what it is called, stays the same.
 
+use std::{
+    io::{BufRead, BufReader},
+    time::{Duration, Instant},
+};
+
 use nix::sys::signal::Signal;
 
 use super::reconcile::on_every_database;
-use crate::support::{Kind, OneShot, Settings, Shop, daemon::Finished, ports, process, process::Process};
+use crate::support::{Kind, OneShot, Redis, Settings, Shop, daemon::Finished, ports, process, process::Process};
 
 /// A pipe that nobody reads, as file 3.
 const CLOSED_PIPE: &str = "exec 3> >(true); wait $!";
@@ -85,5 +90,53 @@ async fn a_daemon_whose_log_is_read_by_nobody() {
     shop.until_all_settled().await;
     daemon.signal(Signal::SIGTERM);
     assert!(daemon.wait().await.success());
+    shop.assert_outcome().await;
+}
+
+/// How many bytes a pipe holds, and the log's queue, and more.
+const MORE_THAN_WAITS: usize = 3 << 20;
+
+/// Keys that are no orders: each is a line of the log, and a long one.
+fn flood(redis: &Redis) {
+    let key = [b"order_".as_slice(), &[b'!'; 1 << 14]].concat();
+    for _ in 0..MORE_THAN_WAITS / key.len() {
+        redis.publish_expired(0, &key);
+    }
+}
+
+/// The log goes into a pipe that nobody reads: orders close, and the daemon ends when it is told to. Once somebody reads, the
+/// log says how many of its lines are missing.
+#[tokio::test]
+async fn a_daemon_whose_log_nobody_reads() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let one = OneShot::with(&shop.settings_with(&redis).set("log.level", "info,order_closer=debug"), &[]);
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    let mut command = process::mortal(env!("CARGO_BIN_EXE_order-closer"));
+    command.arg("--config").arg(one.config_file()).arg("run").stderr(writer);
+    let daemon = Process::spawn("the daemon", command);
+    redis.until_subscribed().await;
+    flood(&redis);
+    shop.orders_due_in(1..=20, 300).await;
+    shop.until_all_settled().await;
+    let mut lines = BufReader::new(reader).lines();
+    let missing = tokio::task::spawn_blocking(move || {
+        let records = lines.by_ref().map(|line| serde_json::from_str(&line.expect("UTF-8")).expect("JSON on each line"));
+        let missing = { records }.find_map(|record: serde_json::Value| {
+            let is_it = record["message"].as_str().is_some_and(|message| message.contains("lines of this log were dropped"));
+            is_it.then(|| record["lines"].as_u64())?
+        });
+        // Kept open: nobody reads any more, and nobody has gone away either.
+        (missing, lines)
+    });
+    let (missing, _unread) = missing.await.expect("it has read the log");
+    assert!(missing.is_some_and(|lines| lines > 0), "{missing:?}");
+    flood(&redis);
+    shop.orders_due_in(21..=40, 300).await;
+    shop.until_all_settled().await;
+    let asked = Instant::now();
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().await.success());
+    assert!(asked.elapsed() < Duration::from_secs(8), "took {:?}", asked.elapsed());
     shop.assert_outcome().await;
 }

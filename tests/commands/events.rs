@@ -39,20 +39,23 @@ async fn closures_are_listed(kind: Kind) {
     shop.assert_outcome().await;
 }
 
-/// Nothing is closed without its event when events were asked for.
+/// Nothing is closed without its event when events were asked for: a daemon waits for the tables, a command does not.
 #[tokio::test]
-async fn no_daemon_starts_without_the_tables_that_it_needs() {
+async fn nothing_is_closed_without_the_tables_that_it_needs() {
     let shop = Shop::open(Kind::Postgres).await;
     shop.order(1, -60_000).await;
     let settings = shop.settings().set("redis.url", format!("redis://127.0.0.1:{}", ports::free())).set("events.enabled", true);
     let daemon = Daemon::start(&settings);
-    assert_eq!(daemon.wait().await.code(), Some(78));
-    assert_eq!(daemon.logged("order-closer migrate"), 1, "{:?}", daemon.lines());
+    daemon.until_logged("order-closer migrate").await;
     for command in [&["reconcile"][..], &["close", "1"]] {
         let refused = order_closer(&settings, command).await.expect_code(78);
         assert!(refused.stderr.contains("events.enabled is true, but there are no tables order_closer_*"), "{refused:#?}");
     }
     shop.assert_outcome_except(&[1]).await;
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    shop.assert_outcome().await;
 }
 
 /// What a webhook's settings have to be, and that none of its secrets is told.

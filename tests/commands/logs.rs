@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::SECRET;
-use crate::support::{Daemon, Kind, Redis, Shop, ports, wait};
+use crate::support::{Daemon, Kind, OneShot, Redis, Shop, order_closer, ports, wait};
 
 /// A daemon whose URLs have passwords, in a shop with a few orders due soon.
 async fn daemon(shop: &Shop, redis: &Redis, format: &str, level: &str) -> Daemon {
@@ -143,8 +143,78 @@ async fn a_rejected_order_ends_as_an_error() {
     shop.order(4, -1_000).await;
     shop.until_status(4, crate::support::shop::CLOSED).await;
     shop.assert_outcome_except(&[2]).await;
-    crate::support::order_closer(&settings, &["close", "2"]).await.expect_code(0);
+    order_closer(&settings, &["close", "2"]).await.expect_code(0);
     assert_eq!(daemon.logged("\"ERROR\""), 1);
     daemon.stop().await;
     shop.assert_outcome().await;
+}
+
+/// A daemon that can't run says so in its log's own format.
+#[tokio::test]
+async fn the_last_word_is_a_line_of_the_log() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    for (format, begins) in [("json", "{"), ("text", "2")] {
+        let settings = shop.settings().set("log.format", format).set("orders.deadline.unit", "s");
+        let finished = order_closer(&settings, &["run"]).await.expect_code(78);
+        let lines: Vec<&str> = finished.stderr.lines().collect();
+        assert!(lines.iter().all(|line| line.starts_with(begins)), "{finished:#?}");
+        let last = lines.last().expect("it says something");
+        assert!(last.contains("ERROR") && last.contains("orders.deadline"), "{last}");
+    }
+}
+
+/// A summary says what is listened to, what waits and what was given up, and of lateness only where something was closed.
+#[tokio::test]
+async fn a_summary_of_what_waits_and_what_is_dead() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.database.execute("ALTER TABLE orders ADD CONSTRAINT cursed CHECK (status <> 4 OR order_no <> 1)").await;
+    let settings = shop
+        .settings_with(&redis)
+        .add("[close]\nretry = { attempts = 2, initial = '20ms', max = '100ms' }")
+        .set("sweep.every", "50ms")
+        .set("log.summary", "100ms");
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = Daemon::start(&settings);
+    let summary = |is_it: fn(&Value) -> bool| {
+        let daemon = &daemon;
+        async move { wait::some("such a summary", async || daemon.said("summary").into_iter().find(&is_it)).await }
+    };
+    let quiet = summary(|summary| summary["subscribed"] == true).await;
+    assert!(quiet.get("lateness_p50_ms").is_none(), "nothing was closed: {quiet}");
+    assert_eq!((number(&quiet, "waiting"), number(&quiet, "held"), number(&quiet, "dead_letters")), (0, 0, 0));
+    let payment = {
+        shop.order(2, -1_000).await;
+        shop.begin_payment(2).await
+    };
+    let held = summary(|summary| summary["held"] == 1).await;
+    assert_eq!(number(&held, "waiting"), 1, "{held}");
+    payment.commit().await;
+    shop.orders(&[(1, -1_000), (3, -1_000)]).await;
+    summary(|summary| summary["dead_letters"] == 1).await;
+    let closed = summary(|summary| summary["closed"] == 1).await;
+    assert!(closed["lateness_p50_ms"].as_f64().is_some_and(|millis| millis >= 1_000.0), "{closed}");
+    daemon.stop().await;
+    shop.assert_outcome_except(&[1]).await;
+}
+
+/// The journal is told how bad each line is; a file is not.
+#[tokio::test]
+async fn lines_for_the_journal_have_priorities() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings().set("orders.deadline.unit", "s");
+    for (format, stream, begin) in [
+        ("text", "$(stat -c %d:%i log)", ["<6>2", "<3>2"]),
+        ("text", "1:2", ["2", "2"]),
+        ("text", "", ["2", "2"]),
+        ("json", "$(stat -c %d:%i log)", ["{", "{"]),
+    ] {
+        let line = format!("touch log; JOURNAL_STREAM={stream} order-closer run 2>>log; cat log");
+        let finished = OneShot::with(&settings.clone().set("log.format", format), &[]).in_shell(&line).run().await;
+        let lines: Vec<&str> = finished.stdout.lines().collect();
+        assert_eq!(lines.len(), 2, "{finished:#?}");
+        for (line, begin) in lines.iter().zip(begin) {
+            assert!(line.starts_with(begin), "{stream}: {line}");
+        }
+    }
 }

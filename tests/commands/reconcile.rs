@@ -121,7 +121,16 @@ async fn it_is_silent_for_cron() {
     assert_eq!((shop.status(1).await, shop.status(2).await), (UNPAID, CLOSED));
     let report = order_closer(&settings(&shop), &["reconcile", "--json"]).await.expect_code(0).json();
     assert_eq!((&report["overdue"], &report["closed"]), (&0.into(), &0.into()));
-    assert_eq!(report["lateness_ms"], serde_json::json!({ "p50": 0.0, "p99": 0.0, "max": 0.0 }));
+    assert_eq!(report["lateness_ms"], serde_json::Value::Null);
+}
+
+/// Whoever asks for a dry run asks for an answer.
+#[tokio::test]
+async fn a_dry_run_is_never_silent() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.orders(&[(1, 600_000), (2, -1_000)]).await;
+    let finished = order_closer(&settings(&shop), &["reconcile", "--dry-run"]).await.expect_code(0);
+    assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("1 overdue orders; nothing was closed\n", ""));
 }
 
 #[tokio::test]

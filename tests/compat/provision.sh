@@ -49,7 +49,8 @@ declare -A updated
 wrap() {
 	local server="$1" suite="$2" name="$3" root="$dir/debian/$2/root" program
 	shift 3
-	program="$(find "$root/usr/sbin" "$root/usr/bin" -name "$name" -print -quit)"
+	# Not every suite has put something into both.
+	program="$(find "$root/usr" -path "*/*bin/$name" -print -quit)"
 	[ -n "$program" ] || fail "no program $name among the packages of $server"
 	cat >"$dir/$server/bin/$name" <<-END
 		#!/bin/sh

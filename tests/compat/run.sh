@@ -12,7 +12,7 @@ cargo="${CARGO:-cargo}"
 all="redis-6.2 redis-8 valkey-8 valkey-9 postgres-12 postgres-17 postgres-18 mariadb-11.8 mysql-9.7"
 
 # What a Redis is asked: notifications, keys, streams, peers, rights, and what `check` finds; with SQLite beside it.
-redis='^(support::redis|promises::(redis|redis_access|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::redis)::)'
+redis='^(support::redis|promises::(redis|redis_access|redis_changes|redis_trouble|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::redis)::)'
 # What a database is asked: the whole exam, and the promises in which it is away, far, locked, wrong, or raced for.
 promises='databases|dead_letters|faults|locks|network|poison|races|tables|together'
 postgres="^(conformance::postgres::|promises::($promises)::.*in_postgres\$)"
@@ -21,8 +21,8 @@ mariadb="^(conformance::mariadb::|promises::($promises)::.*in_mariadb\$)"
 # What is not asked of a server, because it has nothing like it.
 none='^$'
 declare -A lacks=(
-	# This build of it has no TLS.
-	[redis-6.2]='_tls_|other_ways_to_redis|the_printed_command_reaches_the_server'
+	# This build of it has no TLS, and 6.2 no flag for new keys.
+	[redis-6.2]='_tls_|authority|other_ways_to_redis|the_printed_command_reaches_the_server|flags_of_others_stay'
 	# No type uuid, no Aria, no count of the rows that were read.
 	[mysql-9.7]='uuid_ids|an_engine_without_transactions|reads_only_what_is_due|a_long_list_uses_the_index'
 )

@@ -8,7 +8,7 @@ use crate::support::ports;
 /// Opening fails, and the message has all of these.
 async fn misfit(settings: &Settings, needles: &[&str]) {
     let message = match try_open(settings).await {
-        Err(OpenError::Misfit(misfit)) => misfit.to_string(),
+        Err(OpenError::Misfit(misfit) | OpenError::Missing(misfit)) => misfit.to_string(),
         other => panic!("no misfit but {other:?}"),
     };
     for needle in needles {

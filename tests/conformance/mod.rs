@@ -7,6 +7,7 @@ mod altered;
 mod at_once;
 mod closing;
 mod deadlines;
+mod identity;
 mod ids;
 mod keeping;
 mod migrations;
@@ -59,6 +60,8 @@ macro_rules! exam {
             ids::text_ids,
             ids::ids_that_look_alike,
             ids::ids_within_the_columns_length,
+            identity::one_database_by_two_names,
+            identity::two_databases,
             ids::more_ids_than_one_statement_holds,
             ids::no_ids_at_all,
             ids::two_rows_with_one_id,
@@ -157,6 +160,7 @@ mod postgres {
         closing::a_trigger_of_a_partition_that_resets_the_status,
         closing::a_trigger_that_drops_the_update,
         closing::ids_of_a_type_that_folds_case,
+        identity::a_postgres_that_hides_its_control_file,
         ids::a_locked_row_with_the_same_id,
         ids::ids_of_a_domain_over_a_domain,
         ids::uuid_ids,

@@ -18,7 +18,7 @@ fn through(pooler: &PgBouncer, database: &Database) -> Settings {
 
 async fn misfit(settings: &Settings) -> String {
     match try_open(settings).await {
-        Err(OpenError::Misfit(misfit)) => misfit.to_string(),
+        Err(OpenError::Misfit(misfit) | OpenError::Missing(misfit)) => misfit.to_string(),
         other => panic!("no misfit but {other:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{listening, on_each_database};
-use crate::support::{Daemon, Kind, Redis, Settings, Shop, ports, shop::UNPAID, wait};
+use crate::support::{Daemon, Kind, Redis, Settings, Shop, ports, process, shop::UNPAID, wait};
 
 on_each_database! {
     killed_in_the_middle_of_a_batch
@@ -181,4 +181,31 @@ async fn its_patience_when_stopping_has_an_end() {
     end_slow_sessions(&shop).await;
     shop.assert_outcome_except(&Vec::from_iter(1..=20)).await;
     the_rest_closes_after_the_next_start(&shop, &redis).await;
+}
+
+/// The name of Redis is asked of a server that does not answer.
+#[tokio::test]
+async fn told_to_stop_while_a_name_is_asked_for_in_vain() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    let folder = process::folder();
+    let silent = folder.path().join("hosts");
+    nix::unistd::mkfifo(&silent, nix::sys::stat::Mode::S_IRWXU).expect("a pipe can be made");
+    let settings = shop.settings().set("redis.url", "redis://some-name:6379").set("shutdown.timeout", "5s");
+    // Whoever looks a name up opens this file first, and waits there.
+    let daemon = Daemon::started(&settings, |command| {
+        let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let program = command.get_program().to_owned();
+        let namespace = if nix::unistd::geteuid().is_root() { "-m" } else { "-Urm" };
+        let folder = command.get_current_dir().map(ToOwned::to_owned);
+        *command = process::mortal("unshare");
+        command.args([namespace, "sh", "-c", "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"", "sh"]).arg(&silent);
+        command.arg(program).args(arguments).current_dir(folder.expect("it has a folder"));
+    });
+    daemon.until_logged("orders table fits").await;
+    daemon.until_logged("no keyspace notifications").await;
+    let asked = Instant::now();
+    daemon.terminate();
+    assert!(daemon.wait().await.success());
+    assert!(asked.elapsed() < Duration::from_secs(5), "took {:?}", asked.elapsed());
+    shop.assert_outcome().await;
 }

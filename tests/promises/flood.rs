@@ -1,53 +1,28 @@
 //! Notifications by the thousand that name no order of ours, forged or of another application: facts go first.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use super::listening;
 use crate::support::{Kind, Proxy, Redis, Settings, Shop};
 
-/// In each tenth of a second.
-const PUBLISHED: usize = 3_000;
+/// In each second.
+const PUBLISHED: u32 = 30_000;
 
 /// How late all but a few may be while the flood lasts, on a machine that is busy with it.
 const MOST_WITHIN_MILLIS: i64 = 1_500;
 
-/// Publishes until it is told to stop; returns how many there were.
-fn flood(redis: Arc<Redis>, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<usize> {
-    std::thread::spawn(move || {
-        let (mut number, mut due) = (10_000_000, Instant::now());
-        while !stop.load(Ordering::SeqCst) {
-            let keys: Vec<String> = (number..number + PUBLISHED).map(|number| format!("order_{number}")).collect();
-            let commands: Vec<Vec<&[u8]>> =
-                keys.iter().map(|key| vec![b"PUBLISH".as_slice(), b"__keyevent@0__:expired", key.as_bytes()]).collect();
-            redis.pipeline(&commands).expect("Redis takes them");
-            number += PUBLISHED;
-            due += Duration::from_millis(100);
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        }
-        number - 10_000_000
-    })
-}
-
 /// Orders that fall due one after the other, with keys and without, while the flood lasts.
-async fn assert_facts_go_first(shop: &Shop, redis: Redis, settings: &Settings) {
-    let (redis, stop) = (Arc::new(redis), Arc::new(AtomicBool::new(false)));
+async fn assert_facts_go_first(shop: &Shop, redis: &Redis, settings: &Settings) {
     let daemon = listening(settings).await;
-    let flooding = flood(Arc::clone(&redis), Arc::clone(&stop));
+    let flood = redis.flood(10_000_000..20_000_000, PUBLISHED);
     let orders: Vec<(i64, i64)> = (1..=300).map(|number| (number, 3_000 + number * 15)).collect();
     shop.orders(&orders[..150]).await;
-    shop.write_keys(&redis, 0).await;
+    shop.write_keys(redis, 0).await;
     shop.orders(&orders[150..]).await;
     // What only the sweep finds.
     shop.orders_due_in(1_001..=1_020, -5_000).await;
     shop.until_all_settled().await;
-    stop.store(true, Ordering::SeqCst);
-    let published = flooding.join().expect("the flood ends");
+    let published = flood.end();
     daemon.stop().await;
     let outcome = shop.assert_outcome().await;
     let mut late: Vec<i64> = outcome.closed.range(..=300).map(|(_, millis)| *millis).collect();
@@ -65,7 +40,7 @@ async fn a_flood_of_forged_notifications() {
     let redis = Redis::start();
     // So that there is no room for many.
     let settings = shop.settings_with(&redis).set("close.inbox", 20_000);
-    assert_facts_go_first(&shop, redis, &settings).await;
+    assert_facts_go_first(&shop, &redis, &settings).await;
 }
 
 #[tokio::test]
@@ -75,5 +50,5 @@ async fn a_flood_while_the_database_is_far_away() {
     let proxy = Proxy::before(&shop.database.url);
     proxy.delay(Duration::from_micros(7_500));
     let settings = shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url)).set("close.inbox", 20_000);
-    assert_facts_go_first(&shop, redis, &settings).await;
+    assert_facts_go_first(&shop, &redis, &settings).await;
 }

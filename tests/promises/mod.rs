@@ -37,12 +37,18 @@ mod races;
 mod redis;
 /// Who may speak to Redis, and how: ACL, TLS, sockets, passwords, databases.
 mod redis_access;
+/// A Redis that is another than it was: demoted, with a new certificate, without a right, out of memory.
+mod redis_changes;
+/// A Redis that is there and does not serve: busy, paused, full, shut to us, out of reach, emptied, slow.
+mod redis_trouble;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
+/// Started before its database, table, rights or login are there.
+mod starts;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.

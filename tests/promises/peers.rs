@@ -1,7 +1,13 @@
 //! Several instances share the work: each order has one that tries first, and the others step in.
 
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
 use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
-use crate::support::{Daemon, Kind, Redis, Settings, Shop, wait};
+use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, wait};
 
 /// What this daemon looked at, closures included.
 fn looks(daemon: &Daemon) -> u64 {
@@ -71,29 +77,149 @@ async fn the_others_step_in() {
     assert_on_time(&outcome);
 }
 
-/// Whoever claims every order and closes none makes them late by less than a second or two, and no later.
+/// The time that a daemon gives to another before it steps in is longer than this.
+const WITHOUT_WAITING_MILLIS: i64 = 500;
+
+/// Orders fall due while the others are of no use: this daemon closes all of them itself and waits for none, and it looks
+/// for what the others may have left no more than ten times a second.
+async fn closes_all_at_once(daemon: &Daemon, shop: &Shop, numbers: std::ops::RangeInclusive<i64>) {
+    let orders: Vec<(i64, i64)> = numbers.clone().enumerate().map(|(at, number)| (number, 1_000 + 10 * at as i64)).collect();
+    let (began, swept) = (Instant::now(), daemon.said("swept").len());
+    shop.orders(&orders).await;
+    shop.until_all_settled().await;
+    let (took, swept) = (began.elapsed(), daemon.said("swept").len() - swept);
+    assert!(swept as u128 <= took.as_millis() / 100 + 5, "{swept} sweeps in {took:?}");
+    let outcome = shop.assert_outcome().await;
+    let late: Vec<_> = outcome.closed.range(numbers).filter(|(_, millis)| **millis > WITHOUT_WAITING_MILLIS).collect();
+    assert!(late.len() < orders.len() / 5, "{} of {} waited for somebody: {late:?}", late.len(), orders.len());
+}
+
+/// Settings whose logs tell of each sweep.
+fn telling(settings: Settings) -> Settings {
+    settings.set("log.level", "order_closer=debug")
+}
+
+/// One that has lost its database goes on beating, and says that it is unfit; one that is frozen does not. The database's
+/// own identity makes them peers, though each calls it by another URL.
 #[tokio::test]
-async fn one_that_only_claims_to_be_there() {
+async fn one_without_its_database_and_one_that_is_frozen() {
     let redis = Redis::start();
     let shop = Shop::open(Kind::Postgres).await;
-    let daemon = listening(&shop.settings_with(&redis)).await;
-    let key =
-        wait::some("the daemon's beat", async || redis.command(&["KEYS", "order-closer:*"]).array().first().map(|key| key.text())).await;
-    shop.orders_due_in(1..=200, 4_000).await;
-    shop.write_keys(&redis, 0).await;
-    let mut beats = 0;
-    wait::until("all orders are closed", async || {
-        beats += 1;
-        for liar in 0..20 {
-            redis.command(&["HSET", &key, &format!("liar-{liar}"), &format!("{beats} busy? no: \u{1F480}")]);
-        }
-        shop.closed().await == 200
-    })
-    .await;
-    assert!(daemon.logged("\"others\":20") > 0, "it believed them: {:#?}", daemon.lines());
-    daemon.stop().await;
-    assert_eq!(redis.command(&["HGETALL", &key]).array().len(), 40, "it took its own field away");
+    let settings = telling(shop.settings_with(&redis));
+    let proxy = Proxy::before(&shop.database.url);
+    let far = settings.clone().set("database.url", proxy.url(&shop.database.url));
+    let daemons = acquainted(&[&settings, &far]).await;
+    let [healthy, other] = &daemons[..] else { unreachable!("two were started") };
+    for spell in 0..2 {
+        let unfit = healthy.logged("\"unfit\":1");
+        proxy.black_hole();
+        wait::until("the other says that it is unfit", async || healthy.logged("\"unfit\":1") > unfit).await;
+        let first = 1 + 100 * spell;
+        closes_all_at_once(healthy, &shop, first..=first + 99).await;
+        let fit = healthy.logged("\"unfit\":0");
+        proxy.pass();
+        wait::until("it is fit again", async || healthy.logged("\"unfit\":0") > fit).await;
+    }
+    other.freeze();
+    healthy.until_line("the other is gone", |line| line.contains("\"others\":0") && line.contains("\"was\":1")).await;
+    closes_all_at_once(healthy, &shop, 301..=400).await;
+    other.thaw();
+    wait::until("it is there again", async || healthy.logged("\"others\":1") > 1).await;
+    for daemon in &daemons {
+        daemon.stop().await;
+    }
     assert_on_time(&shop.assert_outcome().await);
+}
+
+/// While all are without their database, nobody takes the others' orders for his own.
+#[tokio::test]
+async fn all_without_their_database() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let proxy = Proxy::before(&shop.database.url);
+    let settings = shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url));
+    let settings = take_turns_at_hot_rows(Kind::Postgres, settings);
+    let daemons = acquainted(&[&settings, &settings]).await;
+    proxy.black_hole();
+    for daemon in &daemons {
+        daemon.until_line("both are unfit", |line| line.contains("\"unfit\":1")).await;
+    }
+    proxy.pass();
+    for daemon in &daemons {
+        daemon.until_line("both are fit", |line| line.contains("\"unfit\":0") && line.contains("\"was\":1")).await;
+    }
+    let orders: Vec<(i64, i64)> = (1..=500).map(|number| (number, 1_000 + number * 2)).collect();
+    shop.orders(&orders).await;
+    shop.until_all_settled().await;
+    let mut looked = 0;
+    for daemon in &daemons {
+        daemon.stop().await;
+        looked += looks(daemon);
+    }
+    assert!(looked < 750, "{looked} looks for 500 orders");
+    assert_on_time(&shop.assert_outcome().await);
+}
+
+/// Two shops call their databases by the same words, and have one Redis: their daemons are no peers.
+#[tokio::test]
+async fn two_databases_behind_one_url() {
+    let redis = Redis::start();
+    let shops = [Shop::open(Kind::Sqlite).await, Shop::open(Kind::Sqlite).await];
+    let mut daemons = Vec::new();
+    for shop in &shops {
+        let file = Path::new(shop.database.url.trim_start_matches("sqlite://"));
+        let settings = telling(shop.settings_with(&redis).set("database.url", "sqlite://shop.db"));
+        let folder = file.parent().expect("a file has a folder").to_owned();
+        daemons.push(Daemon::started(&settings, |command| {
+            command.current_dir(folder);
+        }));
+    }
+    let groups = async || {
+        let keys = redis.command(&["KEYS", "order-closer:*"]).array().to_vec();
+        keys.iter().map(|key| redis.command(&["HLEN", &key.text()]).integer()).collect::<Vec<i64>>()
+    };
+    wait::until_eq("the sizes of the groups", vec![1, 1], groups).await;
+    for (daemon, shop) in daemons.iter().zip(&shops) {
+        daemon.until_logged("listening for expired keys").await;
+        closes_all_at_once(daemon, shop, 1..=100).await;
+        daemon.stop().await;
+        assert_eq!(daemon.logged("other instances"), 0, "{:#?}", daemon.lines());
+    }
+}
+
+/// Whoever writes into the hash and does not know the database is not believed, and makes no order late.
+#[tokio::test]
+async fn those_who_only_claim_to_be_there() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let daemon = listening(&telling(shop.settings_with(&redis))).await;
+    let key =
+        wait::some("the daemon's heartbeat", async || redis.command(&["KEYS", "order-closer:*"]).array().first().map(|key| key.text()))
+            .await;
+    let lying = AtomicBool::new(true);
+    let lies = async {
+        let mut beats = 0;
+        while lying.load(Ordering::Relaxed) {
+            beats += 1;
+            for liar in 0..20 {
+                let lie = match liar % 3 {
+                    0 => format!("{beats} busy"),
+                    1 => format!("beat={beats} fit=yes busy=yes sign=0123456789abcdef"),
+                    _ => format!("beat={beats} \u{1F480}"),
+                };
+                redis.command(&["HSET", &key, &format!("liar-{liar}"), &lie]);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let closed = async {
+        closes_all_at_once(&daemon, &shop, 1..=200).await;
+        lying.store(false, Ordering::Relaxed);
+    };
+    tokio::join!(lies, closed);
+    daemon.stop().await;
+    assert_eq!(daemon.logged("other instances"), 0, "{:#?}", daemon.lines());
+    assert_eq!(redis.command(&["HGETALL", &key]).array().len(), 40, "it took its own field away");
 }
 
 /// Only those who close the same orders are peers, however else they differ.

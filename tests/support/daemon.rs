@@ -4,7 +4,10 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -23,6 +26,7 @@ pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_order-closer");
 pub struct Daemon {
     process: Process,
     lines: Arc<Mutex<Vec<String>>>,
+    unread: Arc<AtomicBool>,
     reader: JoinHandle<()>,
     folder: TempDir,
 }
@@ -31,24 +35,40 @@ impl Daemon {
     /// Starts `order-closer run` with these settings, which should ask for logs in JSON.
     #[must_use]
     pub fn start(settings: &Settings) -> Self {
+        Self::started(settings, |_| {})
+    }
+
+    /// The same after a change of the command: another working directory, other environment variables.
+    #[must_use]
+    pub fn started(settings: &Settings, change: impl FnOnce(&mut Command)) -> Self {
         let folder = process::folder();
         let mut command = command(settings, folder.path(), &["run"]);
+        change(&mut command);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let process = Process::spawn("the daemon", command);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let stderr = process.with(|child| child.stderr.take()).expect("standard error is a pipe");
-        let collected = Arc::clone(&lines);
+        let (collected, unread) = (Arc::clone(&lines), Arc::new(AtomicBool::new(false)));
+        let paused = Arc::clone(&unread);
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                while paused.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
                 collected.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });
-        Self { process, lines, reader, folder }
+        Self { process, lines, unread, reader, folder }
     }
 
     /// Its configuration file.
     pub fn config_file(&self) -> PathBuf {
         config_file(self.folder.path())
+    }
+
+    /// Leaves what it logs unread in its pipe, or reads on.
+    pub fn leave_unread(&self, unread: bool) {
+        self.unread.store(unread, Ordering::SeqCst);
     }
 
     /// What it has logged.
@@ -163,6 +183,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        self.leave_unread(false);
         if std::thread::panicking() {
             let lines = self.lines();
             let tail = &lines[lines.len().saturating_sub(200)..];

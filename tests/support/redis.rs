@@ -1,6 +1,9 @@
 //! A Redis server for one test: its notification setting is server-wide.
 
+mod changes;
 mod client;
+mod flood;
+mod impostor;
 
 use std::{
     path::{Path, PathBuf},
@@ -13,6 +16,8 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 pub use client::Reply;
+pub use flood::Flood;
+pub use impostor::Impostor;
 
 use client::Connection;
 
@@ -37,6 +42,7 @@ pub struct Options {
     password: Option<String>,
     socket: bool,
     tls: bool,
+    sentinel: bool,
 }
 
 impl Options {
@@ -77,6 +83,13 @@ impl Options {
     #[must_use]
     pub fn tls(mut self) -> Self {
         self.tls = true;
+        self
+    }
+
+    /// As a sentinel, which has no keys.
+    #[must_use]
+    pub fn sentinel(mut self) -> Self {
+        self.sentinel = true;
         self
     }
 
@@ -271,6 +284,11 @@ impl Redis {
         replies[0].integer()
     }
 
+    /// Begins to publish that the keys of these orders have expired, so many a second.
+    pub fn flood(&self, numbers: std::ops::Range<usize>, per_second: u32) -> Flood {
+        Flood::begin(self.port, numbers, per_second)
+    }
+
     /// A setting's value.
     pub fn config_get(&self, name: &str) -> String {
         self.command(&["CONFIG", "GET", name]).array()[1].text()
@@ -325,13 +343,13 @@ fn launch(options: &Options, folder: &Path, port: u16, tls_port: Option<u16>) ->
     let log = folder.join("redis.log");
     std::fs::remove_file(&log).ok();
     let mut command = process::mortal(process::find_server(PROGRAMS, &["redis-server", "valkey-server"]));
-    command.arg(config).stdin(Stdio::null());
+    command.arg(config).args(options.sentinel.then_some("--sentinel")).stdin(Stdio::null());
     process::log_to(&mut command, &log);
     let process = Process::spawn("redis-server", command);
     // Its own log tells; whoever answers on the port might be somebody else's server.
     wait::blocking("redis-server is ready", || match process.ended() {
         Some(status) => Err(format!("{status}\n{}", process::read(&log))),
-        None => Ok(process::read(&log).contains("Ready to accept connections")),
+        None => Ok(["Ready to accept connections", "Sentinel ID is"].iter().any(|ready| process::read(&log).contains(ready))),
     })?;
     Ok(process)
 }

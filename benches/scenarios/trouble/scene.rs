@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{super::steady::ARTICLES, Cause};
+use super::{super::steady::ARTICLES, Cause, beside::Beside};
 use crate::{
     lateness,
     lateness::{Due, Lateness},
@@ -61,6 +61,7 @@ struct Set {
     orders: Orders,
     /// They do, all due with the first of those.
     held: Option<(Orders, Transaction)>,
+    beside: Option<Beside>,
 }
 
 impl Scene {
@@ -74,7 +75,7 @@ impl Scene {
     /// Lateness of the orders that nothing was wrong with, and how many seconds after the end of the trouble the last of
     /// the others was closed.
     pub(super) async fn play(&mut self, cause: Cause, per_second: u32, progress: &Progress) -> (Lateness, Option<f64>) {
-        let Set { daemon, orders, held } = self.set(cause, per_second).await;
+        let Set { daemon, orders, held, beside } = self.set(cause, per_second).await;
         orders::sleep_until(orders.due_from).await;
         let ended = self.until_over(cause).await;
         orders::sleep_until(orders.due_from + orders.over).await;
@@ -82,6 +83,9 @@ impl Scene {
         let mut due = lateness::of_orders(&self.shop, &orders.numbers).await;
         let unaffected: Vec<Due> = due.extract_if(.., |due| ended.is_none_or(|ended| due.deadline >= ended * 1_000)).collect();
         let lateness = Lateness::of(&unaffected);
+        if let Some(beside) = beside {
+            beside.end(&daemon, &mut self.redis);
+        }
 
         let affected = match held {
             Some((held, holder)) => {
@@ -110,7 +114,9 @@ impl Scene {
             + match cause {
                 Cause::Refused => TROUBLE,
                 Cause::Outage => TROUBLE + RETURN,
-                Cause::Quiet | Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::StaleStatistics | Cause::Rejected => 0,
+                Cause::Quiet | Cause::Beside(_) | Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::StaleStatistics | Cause::Rejected => {
+                    0
+                }
             };
         let count = Millis::from(per_second) * over / 1_000;
         let mut lead = LEAD;
@@ -121,9 +127,15 @@ impl Scene {
             match cause {
                 Cause::StaleStatistics => self.make_statistics_stale().await,
                 Cause::Rejected => self.take_rejected().await,
-                Cause::Quiet | Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::Refused | Cause::Outage => {}
+                Cause::Quiet | Cause::Beside(_) | Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::Refused | Cause::Outage => {}
             }
-            let daemon = servers::daemon(&self.shop.settings(&self.redis)).await;
+            let (mut beside, daemon) = match cause {
+                Cause::Beside(nuisance) => {
+                    let (beside, daemon) = Beside::open(nuisance, &self.shop, &self.redis).await;
+                    (Some(beside), daemon)
+                }
+                _ => (None, servers::daemon(&self.shop.settings(&self.redis)).await),
+            };
             let due_from = orders::now() + lead;
             let orders = Orders { numbers: 1..count + 1, due_from, over };
             self.take(&orders, 0..ARTICLES.into()).await;
@@ -142,7 +154,11 @@ impl Scene {
                 None => None,
             };
             if orders::now() + READY <= due_from {
-                return Set { daemon, orders, held };
+                if let Some(beside) = &mut beside {
+                    // The daemon has looked ahead and a peer is missed by the time the first falls due.
+                    beside.begin(&daemon, &self.redis);
+                }
+                return Set { daemon, orders, held, beside };
             }
             lead *= 2;
         }
@@ -238,7 +254,9 @@ impl Scene {
                 orders::sleep_until(over).await;
                 self.server.start_again();
             }
-            Cause::Quiet | Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::StaleStatistics | Cause::Rejected => return None,
+            Cause::Quiet | Cause::Beside(_) | Cause::HeldOrders(_) | Cause::HeldStock(_) | Cause::StaleStatistics | Cause::Rejected => {
+                return None;
+            }
         }
         Some(orders::now())
     }

@@ -15,7 +15,7 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
     let store = match store::open(config).await {
         Ok(store) => store,
-        Err(error @ (OpenError::Misfit(_) | OpenError::Zone(_))) => {
+        Err(error @ (OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_))) => {
             examination.add(Finding::fail("mapping", error.to_string(), "fix the configuration, or the table"));
             return examination;
         }

@@ -1,86 +1,143 @@
 //! What `check` examines in Redis.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::broadcast::error::RecvError, time::sleep};
 
 use crate::{
     cli::check::{Examination, Finding, host_micros},
-    config::Redis,
-    redis::{Commands, EXPIRED_FLAGS, RedisError, Subscriber, address, missing_flags, pattern, redis_cli, with_flags},
+    config::{Config, Redis},
+    redis::{Commands, EXPIRED_FLAGS, Events, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
 };
 
-/// How long the probe key lives, and how long its notification may take.
-const PROBE_TTL: Duration = Duration::from_millis(50);
-const PROBE_LIMIT: Duration = Duration::from_secs(3);
+/// How long the examination may take in all.
+const LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) async fn examine(redis: &Redis) -> Examination {
+/// How long the probe key lives, how often it is touched, and how long after it is gone its notification may take.
+const PROBE_TTL: Duration = Duration::from_millis(50);
+const TOUCH_EVERY: Duration = Duration::from_millis(20);
+const NOTIFICATION_LIMIT: Duration = Duration::from_secs(3);
+
+const REDIS: &str = "redis";
+
+pub(super) async fn examine(config: &Config) -> Examination {
     let mut examination = Examination::default();
-    let commands = match Commands::connect(redis).await {
-        Ok(commands) => commands,
-        Err(error) => {
-            examination.unavailable(Finding::fail(
-                "redis",
-                format!("{} can't be reached: {error}", address(redis)),
-                "start Redis, or fix redis.url; until then orders are closed by the sweep alone",
-            ));
-            return examination;
-        }
-    };
-    examination.add(match commands.info("server").await {
-        Ok(info) => Finding::ok("redis", format!("{}, version {}", address(redis), info.get("redis_version").map_or("?", String::as_str))),
-        Err(error) => Finding::warn("redis", format!("{}, but INFO is refused: {error}", address(redis)), "let the ACL user run +info"),
-    });
-    let before = host_micros();
-    match commands.time().await {
-        Ok(micros) => examination.clock = Some(micros - i64::midpoint(before, host_micros())),
-        Err(error) => {
-            examination.add(Finding::warn("clocks", format!("Redis does not tell the time: {error}"), "let the ACL user run +time"));
-        }
+    if tokio::time::timeout(LIMIT, inspect(config, &mut examination)).await.is_err() {
+        examination.unavailable(Finding::fail(
+            REDIS,
+            format!("{} did not answer everything within {}", address(&config.redis), humantime::format_duration(LIMIT)),
+            "see what keeps it busy: redis-cli --latency, SLOWLOG GET, CLIENT LIST",
+        ));
     }
-    let published = notifications(&commands, redis, &mut examination).await;
-    examination.add(eviction(&commands, redis).await);
-    examination.add(persistence(&commands, redis).await);
-    probe(&commands, redis, published, &mut examination).await;
     examination
 }
 
-/// Whether Redis publishes expired keys, as far as its configuration tells.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Published {
-    Yes,
-    No,
-    Unknown,
-}
-
-async fn notifications(commands: &Commands, redis: &Redis, examination: &mut Examination) -> Published {
-    const NAME: &str = "notifications";
-    let flags = match commands.config("notify-keyspace-events").await {
-        Ok(flags) => flags,
-        Err(error) => {
-            examination.add(Finding::warn(
-                NAME,
-                format!("notify-keyspace-events can't be read: {error}"),
-                "see the probe key below, or allow +config|get",
-            ));
-            return Published::Unknown;
-        }
+async fn inspect(config: &Config, examination: &mut Examination) {
+    let redis = &config.redis;
+    let commands = match Commands::connect(redis).await {
+        Ok(commands) => commands,
+        Err(error) => return unfit(redis, &error, examination),
     };
-    if missing_flags(&flags).is_empty() {
-        examination.add(Finding::ok(NAME, format!("notify-keyspace-events is {flags:?}")));
-        return Published::Yes;
+    let server = commands.server().unwrap_or_default();
+    examination.add(Finding::ok(REDIS, format!("{}, {server}", address(redis))));
+    rights(&commands, config, examination).await;
+    let before = host_micros();
+    match commands.time().await {
+        Ok(micros) => examination.clock = Some(micros - i64::midpoint(before, host_micros())),
+        Err(error) => examination.add(Finding::warn("clocks", format!("Redis does not tell the time: {error}"), error.fix())),
     }
-    let found = format!("notify-keyspace-events is {flags:?}, so expired keys are not published");
-    let fix = redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", &with_flags(&flags)]);
-    examination.add(if redis.enable_notifications {
-        Finding::warn(NAME, format!("{found}; `order-closer run` fixes that itself, where it is allowed to"), fix)
-    } else {
-        Finding::fail(NAME, found, fix)
-    });
-    Published::No
+    let published = Published::by(commands.config("notify-keyspace-events").await);
+    let probe = probe(&commands, redis, &published).await;
+    examination.add(notifications(&commands, redis, &published, probe.mark == super::Mark::Ok));
+    let (memory, persisted) = (commands.info("memory").await, commands.info("persistence").await);
+    examination.add(eviction(&commands, redis, memory.unwrap_or_default()).await);
+    examination.add(persistence(&commands, redis, &persisted.unwrap_or_default()).await);
+    examination.add(probe);
 }
 
-async fn eviction(commands: &Commands, redis: &Redis) -> Finding {
+/// There is no connection, or none to a Redis for us.
+fn unfit(redis: &Redis, error: &RedisError, examination: &mut Examination) {
+    let at = address(redis);
+    if error.may_pass() {
+        examination.unavailable(Finding::fail(
+            REDIS,
+            format!("{at} can't be reached: {error}"),
+            format!("{}; until then orders are closed by their rows alone", error.fix()),
+        ));
+    } else {
+        examination.add(Finding::fail(REDIS, format!("{at} can't be used: {error}"), error.fix()));
+    }
+}
+
+/// All the rights that are lacking, at once.
+async fn rights(commands: &Commands, config: &Config, examination: &mut Examination) {
+    let stream = config.events.stream.as_ref().map(|stream| stream.key.as_str());
+    let missing = match commands.missing_rights(stream).await {
+        Ok(missing) if missing.is_empty() => return,
+        Ok(missing) => missing.join(" "),
+        Err(error) => return unfit(&config.redis, &error, examination),
+    };
+    let user = config.redis.url.username.as_deref().unwrap_or("default");
+    examination.add(Finding::fail(
+        "rights",
+        format!("the ACL user {user} lacks {missing}"),
+        format!("let an administrator of Redis run: ACL SETUSER {user} {missing}"),
+    ));
+}
+
+/// Whether Redis publishes expired keys, as far as its configuration tells.
+enum Published {
+    Yes(String),
+    No(String),
+    Unknown(RedisError),
+}
+
+impl Published {
+    fn by(flags: Result<String, RedisError>) -> Self {
+        match flags {
+            Ok(flags) if missing_flags(&flags).is_empty() => Self::Yes(flags),
+            Ok(flags) => Self::No(flags),
+            Err(error) => Self::Unknown(error),
+        }
+    }
+}
+
+fn notifications(commands: &Commands, redis: &Redis, published: &Published, came: bool) -> Finding {
+    const NAME: &str = "notifications";
+    match published {
+        Published::Yes(flags) => Finding::ok(NAME, format!("notify-keyspace-events is {flags:?}")),
+        Published::Unknown(_) if came => Finding::ok(NAME, "notify-keyspace-events is not shown to us; the probe key below was announced"),
+        Published::Unknown(error) => {
+            Finding::warn(NAME, format!("notify-keyspace-events can't be read: {error}"), "see the probe key below, or allow +config|get")
+        }
+        Published::No(flags) => {
+            let found = format!("notify-keyspace-events is {flags:?}, so expired keys are not published");
+            let wanted = with_flags(flags, commands.server().as_ref());
+            let fix = redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", &wanted]);
+            if redis.enable_notifications {
+                Finding::warn(NAME, format!("{found}; `order-closer run` fixes that itself, where it is allowed to"), fix)
+            } else {
+                Finding::fail(NAME, found, fix)
+            }
+        }
+    }
+}
+
+/// `memory` is what INFO says, also where the configuration is not shown.
+async fn eviction(commands: &Commands, redis: &Redis, mut memory: HashMap<String, String>) -> Finding {
     const NAME: &str = "eviction";
-    let (policy, limit) = match (commands.config("maxmemory-policy").await, commands.config("maxmemory").await) {
+    let policy = match memory.remove("maxmemory_policy") {
+        Some(policy) => Ok(policy),
+        None => commands.config("maxmemory-policy").await,
+    };
+    let limit = match memory.remove("maxmemory") {
+        Some(limit) => Ok(limit),
+        None => commands.config("maxmemory").await,
+    };
+    let (policy, limit) = match (policy, limit) {
         (Ok(policy), Ok(limit)) => (policy, limit),
         (Err(error), _) | (_, Err(error)) => {
             return Finding::warn(NAME, format!("maxmemory-policy can't be read: {error}"), "make sure that it is noeviction");
@@ -99,80 +156,77 @@ async fn eviction(commands: &Commands, redis: &Redis) -> Finding {
     )
 }
 
-async fn persistence(commands: &Commands, redis: &Redis) -> Finding {
+/// `persisted` is what INFO says, also where the configuration is not shown.
+async fn persistence(commands: &Commands, redis: &Redis, persisted: &HashMap<String, String>) -> Finding {
     const NAME: &str = "persistence";
-    let (append, save) = match (commands.config("appendonly").await, commands.config("save").await) {
-        (Ok(append), Ok(save)) => (append, save),
-        (Err(error), _) | (_, Err(error)) => {
-            return Finding::warn(NAME, format!("can't be read: {error}"), "make sure that appendonly is yes");
-        }
-    };
-    match (append.as_str(), save.is_empty()) {
-        ("yes", _) => Finding::ok(NAME, "appendonly is yes"),
-        (_, false) => Finding::ok(
+    if persisted.get("aof_enabled").is_some_and(|enabled| enabled == "1") {
+        return Finding::ok(NAME, "appendonly is yes");
+    }
+    match (commands.config("appendonly").await, commands.config("save").await) {
+        (Ok(append), _) if append == "yes" => Finding::ok(NAME, "appendonly is yes"),
+        (Ok(_), Ok(save)) if !save.is_empty() => Finding::ok(
             NAME,
-            format!("snapshots ({save}); keys written since the last one are lost in a crash, and their orders closed by the sweep"),
+            format!("snapshots ({save}); keys written since the last one are lost in a crash, and their orders closed by their rows"),
         ),
-        (_, true) => Finding::warn(
+        (Ok(_), Ok(_)) => Finding::warn(
             NAME,
-            "none: a restart loses every key, and orders are closed by the sweep alone",
+            "none: when Redis restarts its keys are gone, and their orders are closed by their rows alone",
             redis_cli(redis, &["CONFIG", "SET", "appendonly", "yes"]),
         ),
+        (Err(error), _) | (_, Err(error)) => Finding::warn(NAME, format!("can't be read: {error}"), "make sure that appendonly is yes"),
     }
 }
 
 /// A key that really expires, and whose notification really arrives.
-async fn probe(commands: &Commands, redis: &Redis, published: Published, examination: &mut Examination) {
+async fn probe(commands: &Commands, redis: &Redis, published: &Published) -> Finding {
     const NAME: &str = "probe key";
     let (subscriber, mut events) = match Subscriber::connect(redis).await {
         Ok(connected) => connected,
-        Err(RedisError(reason)) => {
-            examination.add(Finding::fail(
-                NAME,
-                format!("no subscription: {reason}"),
-                format!("let the ACL user subscribe: &{} +psubscribe +client", pattern(redis)),
-            ));
-            return;
-        }
+        Err(error) => return Finding::fail(NAME, format!("no subscription: {error}"), error.fix()),
     };
     let key = format!("{}order-closer-probe-{}", redis.key_prefix, uuid::Uuid::new_v4());
     if let Err(error) = commands.set(&key, "probe", PROBE_TTL).await {
-        examination.add(Finding::warn(
-            NAME,
-            format!("{key} can't be written: {error}"),
-            format!("let the ACL user write ~{}* with +set", redis.key_prefix),
-        ));
-        return;
+        return Finding::warn(NAME, format!("{key} can't be written: {error}"), error.fix());
     }
     let written = Instant::now();
-    while written.elapsed() < PROBE_LIMIT {
-        // Reading the key makes it expire on time, as the daemon does.
-        if let Err(error) = commands.touch(vec![key.clone()], PROBE_LIMIT).await {
-            examination.add(Finding::warn(
-                NAME,
-                format!("{key} can't be read: {error}"),
-                format!("let the ACL user read ~{}* with +exists", redis.key_prefix),
-            ));
-            return;
-        }
-        while let Ok(Ok(event)) = tokio::time::timeout(Duration::from_millis(20), events.recv()).await {
-            if event.key.as_bytes() == key.as_bytes() {
-                let late = written.elapsed().saturating_sub(PROBE_TTL);
-                examination
-                    .add(Finding::ok(NAME, format!("expired, and its notification came {} ms after its deadline", late.as_millis())));
-                return;
-            }
+    // Whatever else expires meanwhile, the key is touched: reading it makes it expire on time, as the daemon does.
+    let came = tokio::select! {
+        came = announced(&mut events, &key) => came,
+        gone = touched_away(commands, &key) => match gone {
+            Err(error) => return Finding::warn(NAME, format!("{key} can't be read: {error}"), error.fix()),
+            Ok(()) => tokio::time::timeout(NOTIFICATION_LIMIT, announced(&mut events, &key)).await.unwrap_or(false),
+        },
+    };
+    drop(subscriber);
+    if came {
+        let late = written.elapsed().saturating_sub(PROBE_TTL);
+        return Finding::ok(NAME, format!("expired, and its notification came {} ms after its deadline", late.as_millis()));
+    }
+    let found = "expired, but no notification came; orders are closed by their rows alone";
+    match published {
+        // Said above, with the right command.
+        Published::No(_) => Finding::warn(NAME, found, "fix notify-keyspace-events as said above"),
+        Published::Yes(_) | Published::Unknown(_) => {
+            Finding::fail(NAME, found, redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", EXPIRED_FLAGS]))
         }
     }
-    drop(subscriber);
-    let found = "expired, but no notification came; orders are closed by the pacer and the sweep";
-    let fix = format!(
-        "{}, and see that redis.url names the primary",
-        redis_cli(redis, &["CONFIG", "SET", "notify-keyspace-events", EXPIRED_FLAGS])
-    );
-    examination.add(match published {
-        // Said above, with the right command.
-        Published::No => Finding::warn(NAME, found, "fix notify-keyspace-events as said above"),
-        Published::Yes | Published::Unknown => Finding::fail(NAME, found, fix),
-    });
+}
+
+/// Whether the key is announced, before the connection ends.
+async fn announced(events: &mut Events, key: &str) -> bool {
+    loop {
+        match events.recv().await {
+            Ok(event) if event.key.as_bytes() == key.as_bytes() => return true,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return false,
+        }
+    }
+}
+
+/// Touches the key until it is gone.
+async fn touched_away(commands: &Commands, key: &str) -> Result<(), RedisError> {
+    while commands.touch(vec![key.to_owned()], NOTIFICATION_LIMIT).await? > 0 {
+        sleep(TOUCH_EVERY).await;
+    }
+    Ok(())
 }

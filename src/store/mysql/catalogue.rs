@@ -139,7 +139,9 @@ pub(super) async fn table(session: &mut Session<MySql>, rule: &Rule) -> Result<T
     }
     let similar: Vec<String> = found.into_iter().map(|(schema, name, ..)| format!("{schema}.{name}")).collect();
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };
-    Err(Misfit(format!("orders.table is {wanted}, but the database {schema} has no such table that this user may see{hint} (names are taken as written, not folded)")).into())
+    Err(OpenError::Missing(Misfit(format!(
+        "orders.table is {wanted}, but the database {schema} has no such table that this user may see{hint} (names are taken as written, not folded)"
+    ))))
 }
 
 /// A table without transactions that a closure may write: one that the user's SQL names, or any beside the orders, for triggers

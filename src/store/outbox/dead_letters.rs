@@ -136,6 +136,26 @@ impl Outbox {
         Ok(letters)
     }
 
+    /// How many dead letters there are, dropped orders not among them. Reads all our deliveries; locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn count_dead_letters(&self) -> Result<u64> {
+        let words = &self.words;
+        // Out: the number of dead orders, and of dead events for each target.
+        let counts = words.statement(&format!(
+            "SELECT COUNT(*) FROM {} WHERE {ours} AND dropped = 0 UNION ALL SELECT COUNT(*) FROM {} WHERE {ours} AND due_at IS NULL",
+            words.dead_letters(),
+            words.deliveries(),
+            ours = words.ours("")
+        ));
+        let mut count = 0;
+        for mut fields in self.backend.read().await?.fetch(&counts, &[]).await? {
+            count += fields.integer()?.unsigned_abs();
+        }
+        Ok(count)
+    }
+
     /// One page of the orders that are dead letters, dropped ones among them, by their ids; the next begins after the
     /// last of them.
     ///

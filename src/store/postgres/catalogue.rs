@@ -66,10 +66,9 @@ pub(super) async fn table_oid(session: &mut Session<Postgres>, rule: &Rule, name
     .bind(&table.name);
     let similar = session.run(|connection| select.fetch_all(connection)).await?;
     let hint = if similar.is_empty() { String::new() } else { format!("; there is {}", similar.join(", ")) };
-    Err(Misfit(format!(
+    Err(OpenError::Missing(Misfit(format!(
         "orders.table is {table}, but this database has no such table on its search_path{hint} (names are taken as written, not folded)"
-    ))
-    .into())
+    ))))
 }
 
 /// The table itself.

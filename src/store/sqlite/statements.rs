@@ -48,7 +48,7 @@ pub(super) async fn read(
     let schema = rule.table.schema.clone().unwrap_or_else(|| "main".into());
     let all = columns(session, &schema, name).await?;
     if all.is_empty() {
-        return Err(no_such_table(session, &rule.table, url).await?.into());
+        return Err(OpenError::Missing(no_such_table(session, &rule.table, url).await?));
     }
     // SQLite tells no names apart by case.
     let columns = Mapped::find(rule, &all, true)?;

@@ -82,7 +82,8 @@ impl Connection {
         self.reader.get_ref().set_read_timeout(Some(limit)).expect("a timeout can be set");
     }
 
-    fn reply(&mut self) -> io::Result<Reply> {
+    /// Waits for one more reply, or a message.
+    pub(super) fn reply(&mut self) -> io::Result<Reply> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

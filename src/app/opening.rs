@@ -1,0 +1,101 @@
+//! The way to an open store: for the daemon, which waits for it, and for commands, which do not.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tracing::{error, warn};
+
+use crate::{
+    app::RunError,
+    close::Reminder,
+    config::Config,
+    store::{self, OpenError, Store, StoreError},
+};
+
+/// For how long a rehearsal is tried again that meets locks, and after which pause.
+const REHEARSAL_PATIENCE: Duration = Duration::from_secs(1);
+const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens the store and shows that every statement of a closure is accepted.
+///
+/// # Errors
+/// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
+pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    let store = store::open(config).await?;
+    if let Some(reason) = store.zone_changed().await? {
+        return Err(OpenError::Zone(reason));
+    }
+    store::tables_for(&config.events, store.as_ref())?;
+    let began = Instant::now();
+    loop {
+        match store::rehearse(store.as_ref()).await {
+            // It meets those who close orders just now; a lock that lasts is another matter.
+            Err(StoreError::Locked(_) | StoreError::Conflict(_)) if began.elapsed() < REHEARSAL_PATIENCE => {}
+            rehearsed => return Ok(rehearsed.map(|()| store)?),
+        }
+        tokio::time::sleep(REHEARSAL_PAUSE).await;
+    }
+}
+
+/// The same, however long something is missing that can come: the database, a login, a table, a right.
+///
+/// # Errors
+/// [`RunError::Configuration`] with what no server can mend.
+pub(super) async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
+    let mut pauses = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(200))
+        .with_max_delay(Duration::from_secs(2))
+        .without_max_times()
+        .with_jitter()
+        .build();
+    let mut waiting: Option<Waiting> = None;
+    loop {
+        let error = match open_and_rehearse(config).await {
+            Ok(store) => return Ok(store),
+            Err(error) => error,
+        };
+        let Some(cure) = error.cure() else { return Err(RunError::Configuration(unmendable(&error))) };
+        waiting.get_or_insert_with(Waiting::new).say(&error, cure);
+        tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+    }
+}
+
+fn unmendable(error: &OpenError) -> String {
+    match error {
+        OpenError::Store(_) => {
+            format!("the database does not understand what orders and close.sql in the configuration make of its tables: {error}")
+        }
+        OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error.to_string(),
+    }
+}
+
+/// What was said of a wait.
+struct Waiting {
+    since: Instant,
+    reason: String,
+    reminder: Reminder,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        Self { since: Instant::now(), reason: String::new(), reminder: Reminder::default() }
+    }
+
+    /// Says each reason once, and each minute again. A database that is merely away may be just starting, as this host is.
+    fn say(&mut self, error: &OpenError, cure: &str) {
+        let reason = error.to_string();
+        let now = tokio::time::Instant::now();
+        let is_news = self.reason != reason;
+        let lasts = self.reminder.is_due(now) && !self.reason.is_empty();
+        if lasts || (is_news && error.needs_a_hand()) {
+            error!(reason, cure, since_s = self.since.elapsed().as_secs(), "no order can be closed; waiting for the database");
+            self.reminder = Reminder::said(now);
+        } else if is_news {
+            warn!(reason, "waiting for the database");
+        }
+        self.reason = reason;
+    }
+}

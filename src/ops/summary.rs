@@ -1,0 +1,80 @@
+//! The line that sums the daemon up, every `log.summary` and at the end.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    close::{Inbox, Stats, Summary},
+    order::Trigger::{Expired, Pacer, Sweep},
+    store::Store,
+};
+
+/// How long the count of dead letters may take.
+const COUNTING: Duration = Duration::from_secs(2);
+
+/// Sums up.
+#[derive(Debug, Clone)]
+pub struct Summaries {
+    /// What was done.
+    pub stats: Arc<Stats>,
+    /// What waits.
+    pub inbox: Arc<Inbox>,
+    /// What was given up.
+    pub store: Arc<dyn Store>,
+    /// Whether there is a confirmed subscription.
+    pub subscribed: watch::Receiver<bool>,
+}
+
+impl Summaries {
+    /// Sums up again and again.
+    pub async fn run(self, every: Duration, stop: CancellationToken) {
+        while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+            let Some(dead) = stop.run_until_cancelled(self.dead_letters()).await else { return };
+            self.log(&self.stats.interval(), dead, "summary");
+        }
+    }
+
+    /// Sums up all since the start.
+    pub fn at_the_end(&self) {
+        self.log(&self.stats.total(), None, "order-closer stopped");
+    }
+
+    /// How many orders are dead letters; nothing where that can't be known.
+    async fn dead_letters(&self) -> Option<u64> {
+        let outbox = self.store.outbox();
+        if !outbox.is_ready() {
+            return None;
+        }
+        tokio::time::timeout(COUNTING, outbox.count_dead_letters()).await.ok()?.ok()
+    }
+
+    fn log(&self, summary: &Summary, dead_letters: Option<u64>, message: &'static str) {
+        let held = self.inbox.held().map_or(0, |(orders, _)| orders);
+        info!(
+            closed = summary.closed,
+            expired = summary.by(Expired),
+            pacer = summary.by(Pacer),
+            sweep = summary.by(Sweep),
+            lateness_p50_ms = summary.lateness_ms.map(|lateness| lateness.p50),
+            lateness_p99_ms = summary.lateness_ms.map(|lateness| lateness.p99),
+            lateness_max_ms = summary.lateness_ms.map(|lateness| lateness.max),
+            settled = summary.settled,
+            not_due = summary.not_due,
+            not_found = summary.not_found,
+            locked = summary.locked,
+            rejected = summary.rejected,
+            heard = summary.heard,
+            ignored = summary.ignored,
+            lost = summary.lost,
+            dropped = summary.dropped,
+            subscribed = *self.subscribed.borrow(),
+            waiting = self.inbox.waiting(),
+            held,
+            dead_letters,
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether this instance closes what is its own.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::{
+    close::{Inbox, Outage, Stats},
+    store::Store,
+};
+
+/// How long the database may take to answer the smallest of questions.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// Orders that wait for so long while none is looked at are somebody else's to close.
+const STUCK: Duration = Duration::from_millis(1_200);
+
+/// How this instance is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Condition {
+    /// It closes what is its own.
+    pub(super) fit: bool,
+    /// It has more to do than that, and gets on with it.
+    pub(super) busy: bool,
+}
+
+/// Examines this instance before each heartbeat.
+#[derive(Debug)]
+pub(super) struct Fitness {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) stats: Arc<Stats>,
+    pub(super) outage: Arc<Outage>,
+    pub(super) progress: Progress,
+}
+
+impl Fitness {
+    /// Asks the database, and looks at what was done since it was asked last.
+    pub(super) async fn examine(&mut self) -> Condition {
+        let answer = tokio::time::timeout(ANSWER, self.store.clock()).await;
+        let answers = matches!(answer, Ok(Ok(_))) && !self.outage.lasts();
+        let (waiting, counts) = (self.inbox.queued() > 0, self.stats.counts());
+        let stuck = self.progress.is_stuck(waiting, counts.looks, Instant::now());
+        let closed_before = std::mem::replace(&mut self.progress.closed, counts.closed);
+        Condition { fit: answers && !stuck && !self.inbox.refuses_all(), busy: waiting && counts.closed > closed_before }
+    }
+}
+
+/// What was done, as of the last examination.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    closed: u64,
+    looks: u64,
+    /// Since when orders wait and none is looked at.
+    idle_since: Option<Instant>,
+}
+
+impl Progress {
+    fn is_stuck(&mut self, waiting: bool, looks: u64, now: Instant) -> bool {
+        let moves = std::mem::replace(&mut self.looks, looks) != looks;
+        if moves || !waiting {
+            self.idle_since = None;
+            return false;
+        }
+        now - *self.idle_since.get_or_insert(now) >= STUCK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_and_looks_at_nothing_is_stuck() {
+        let (mut progress, begin) = (Progress::default(), Instant::now());
+        let mut at = |halves: u32, waiting, looks| progress.is_stuck(waiting, looks, begin + halves * Duration::from_millis(500));
+        assert!(!at(0, true, 10));
+        assert!(!at(1, true, 10), "it may have just begun");
+        assert!(!at(2, true, 10));
+        assert!(!at(3, true, 11), "it moves");
+        assert!(!at(4, true, 11));
+        assert!(!at(6, true, 11));
+        assert!(at(7, true, 11));
+        assert!(at(8, true, 11));
+        assert!(!at(9, false, 11), "nothing waits");
+        assert!(!at(10, true, 11));
+        assert!(at(13, true, 11));
+        assert!(!at(14, true, 12), "it moves again");
+    }
+}

@@ -1,0 +1,156 @@
+//! What an instance says of itself twice a second, as text.
+//!
+//! ```text
+//! order-closer:2:5f3a9c0d1e2b4a68              a hash: one for each group of instances; 2 is the format
+//!   0b8f6c1e-…-9d2c  ->  beat=17 fit=yes busy=no sign=8c1d0a7b3e5f9624
+//! ```
+//!
+//! The field is the instance's name, drawn anew at each start. `beat` counts up; `fit` says that it closes what is its own;
+//! `busy` that it has more than that to do and gets on with it. Fields of other names are passed over, so later versions may
+//! add some; they stand before `sign`. A text without one of these four is no heartbeat.
+//!
+//! `sign` is the beginning of an HMAC-SHA-256 of the name, a blank and all that stands before ` sign=`. Its key is what the
+//! group has in common, the database's own identity among it: nobody who can only write to Redis makes anybody wait.
+
+use std::fmt::Write;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::config::{Config, Status};
+
+/// What the hash is called before its group's own part; the number goes up when readers of the format before could not
+/// read it any more.
+const KEY: &str = "order-closer:2:";
+
+/// How much of a keyed hash is written, in bytes.
+const SHORT: usize = 8;
+
+/// What instances have in common that close the same orders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Group {
+    /// All that decides which orders these are, and when they are due.
+    text: String,
+}
+
+impl Group {
+    /// The group of those who have this configuration, in the database with this identity.
+    pub(super) fn of(config: &Config, identity: &str) -> Self {
+        let orders = &config.orders;
+        let mut unpaid: Vec<String> = orders.unpaid.get().iter().map(Status::text).collect();
+        unpaid.sort_unstable();
+        let text = serde_json::json!([
+            identity,
+            config.database.time_zone.as_ref().map(ToString::to_string),
+            orders.table.to_string(),
+            orders.id.as_str(),
+            orders.status.as_str(),
+            unpaid,
+            orders.deadline.column.as_str(),
+            orders.deadline.plus.map(|plus| plus.get().as_micros().to_string()),
+            orders.deadline.unit.map(|unit| unit.micros()),
+            orders.filter,
+            config.redis.key_prefix,
+        ]);
+        Self { text: text.to_string() }
+    }
+
+    /// The key of its hash in Redis.
+    pub(super) fn key(&self) -> String {
+        format!("{KEY}{}", self.keyed_hash("key"))
+    }
+
+    fn keyed_hash(&self, text: &str) -> String {
+        // Fails for no length of key.
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.text.as_bytes()).unwrap_or_else(|error| unreachable!("{error}"));
+        mac.update(text.as_bytes());
+        let mut hex = String::with_capacity(2 * SHORT);
+        for byte in &mac.finalize().into_bytes()[..SHORT] {
+            // A string takes everything.
+            write!(hex, "{byte:02x}").unwrap_or_default();
+        }
+        hex
+    }
+}
+
+/// One heartbeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Heartbeat {
+    /// Which one since the start.
+    pub(super) beat: u64,
+    /// Whether its instance closes what is its own.
+    pub(super) fit: bool,
+    /// Whether its instance has more to do than that, and gets on with it.
+    pub(super) busy: bool,
+}
+
+impl Heartbeat {
+    /// Its text, signed.
+    pub(super) fn written(self, name: &str, group: &Group) -> String {
+        let word = |so| if so { "yes" } else { "no" };
+        let said = format!("beat={} fit={} busy={}", self.beat, word(self.fit), word(self.busy));
+        let sign = group.keyed_hash(&format!("{name} {said}"));
+        format!("{said} sign={sign}")
+    }
+
+    /// Reads it, if somebody of the group has written it.
+    pub(super) fn read(text: &str, name: &str, group: &Group) -> Option<Self> {
+        let (said, sign) = text.rsplit_once(" sign=")?;
+        if sign != group.keyed_hash(&format!("{name} {said}")) {
+            return None;
+        }
+        let value =
+            |wanted| said.split(' ').filter_map(|field| field.split_once('=')).find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        Some(Self { beat: value("beat")?.parse().ok()?, fit: value("fit")? == "yes", busy: value("busy")? == "yes" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(identity: &str) -> Group {
+        Group::of(&Config::default(), identity)
+    }
+
+    /// Other versions read it as it stands here.
+    #[test]
+    fn the_format_stays() {
+        let group = Group { text: "[\"a group\"]".into() };
+        let said = Heartbeat { beat: 17, fit: true, busy: false };
+        assert_eq!(group.key(), "order-closer:2:2b1323447c5a1c90");
+        assert_eq!(said.written("a-name", &group), "beat=17 fit=yes busy=no sign=094473a7608a884f");
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let group = group("a database");
+        for (beat, fit, busy) in [(0, true, false), (u64::MAX, false, true), (7, true, true), (8, false, false)] {
+            let said = Heartbeat { beat, fit, busy };
+            assert_eq!(Heartbeat::read(&said.written("a-name", &group), "a-name", &group), Some(said));
+        }
+    }
+
+    #[test]
+    fn fields_of_later_versions_are_passed_over() {
+        let group = group("a database");
+        let said = "version=9.1 beat=3 fit=yes paused=no busy=yes load=0.4";
+        let text = format!("{said} sign={}", group.keyed_hash(&format!("a-name {said}")));
+        assert_eq!(Heartbeat::read(&text, "a-name", &group), Some(Heartbeat { beat: 3, fit: true, busy: true }));
+    }
+
+    #[test]
+    fn what_the_group_has_not_written_is_no_heartbeat() {
+        let (group, other) = (group("a database"), group("another"));
+        let text = Heartbeat { beat: 3, fit: true, busy: true }.written("a-name", &group);
+        assert_eq!(Heartbeat::read(&text, "another-name", &group), None);
+        assert_eq!(Heartbeat::read(&text, "a-name", &other), None);
+        assert_eq!(Heartbeat::read(&text.replace("beat=3", "beat=4"), "a-name", &group), None);
+        for forged in ["", "busy", "3 busy", "beat=3 fit=yes busy=yes", "beat=3 fit=yes busy=yes sign=", "sign=sign= sign="] {
+            assert_eq!(Heartbeat::read(forged, "a-name", &group), None, "{forged:?}");
+        }
+        let said = "beat=many fit=yes busy=yes";
+        let text = format!("{said} sign={}", group.keyed_hash(&format!("a-name {said}")));
+        assert_eq!(Heartbeat::read(&text, "a-name", &group), None, "no count");
+    }
+}

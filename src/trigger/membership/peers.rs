@@ -1,0 +1,163 @@
+//! Who else closes these orders, as far as heartbeats tell, and whose each order is.
+//!
+//! Everything here is a function of the heartbeats and of this host's steady clock; no clocks are compared.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::heartbeat::{Group, Heartbeat};
+use crate::order::OrderId;
+
+/// An instance whose heartbeat has not changed for so long is gone.
+const GONE: Duration = Duration::from_millis(1_500);
+
+/// A field that nobody has changed for so long is swept out; the whole hash lives as long after the last heartbeat.
+pub(super) const FORGOTTEN: Duration = Duration::from_mins(1);
+
+/// How long after its deadline an order of another instance may still be open.
+pub(super) const PATIENCE: Duration = Duration::from_millis(700);
+
+/// The same, if that instance has more to do than one batch and gets on with it.
+const PATIENCE_WITH_A_BUSY_ONE: Duration = Duration::from_secs(3);
+
+/// So many others are believed at the most: the first by their names, so that all believe the same.
+const BELIEVED: usize = 32;
+
+/// An instance, and where its claims come from.
+#[derive(Debug, Clone)]
+struct Instance {
+    name: String,
+    seed: u64,
+}
+
+impl Instance {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), seed: xxh3_64(name.as_bytes()) }
+    }
+
+    fn claim(&self, id: &OrderId) -> u64 {
+        xxh3_64_with_seed(id.as_str().as_bytes(), self.seed)
+    }
+}
+
+/// Another instance's field.
+#[derive(Debug)]
+struct Peer {
+    instance: Instance,
+    text: String,
+    heartbeat: Option<Heartbeat>,
+    /// When we last saw its count go up. A field that was there before us may be a dead one's.
+    beaten: Option<Instant>,
+    /// When its text last changed.
+    seen: Instant,
+}
+
+impl Peer {
+    /// Takes in what its field has now.
+    fn hear(&mut self, text: String, group: &Group, now: Instant) {
+        if self.text == text {
+            return;
+        }
+        let heartbeat = Heartbeat::read(&text, &self.instance.name, group);
+        let goes_up = matches!((self.heartbeat, heartbeat), (Some(before), Some(heard)) if heard.beat > before.beat);
+        if goes_up {
+            self.beaten = Some(now);
+        }
+        (self.text, self.seen) = (text, now);
+        // Whoever repeats what was said before says nothing.
+        if goes_up || self.heartbeat.is_none() {
+            self.heartbeat = heartbeat;
+        }
+    }
+
+    fn lives(&self, now: Instant) -> bool {
+        self.beaten.is_some_and(|at| now.saturating_duration_since(at) < GONE)
+    }
+
+    fn is_fit(&self) -> bool {
+        self.heartbeat.is_some_and(|heartbeat| heartbeat.fit)
+    }
+
+    fn patience(&self) -> Duration {
+        if self.heartbeat.is_some_and(|heartbeat| heartbeat.busy) { PATIENCE_WITH_A_BUSY_ONE } else { PATIENCE }
+    }
+}
+
+/// How many other instances there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Those that live.
+    pub(super) living: usize,
+    /// Those among them that can't close what is their own.
+    pub(super) unfit: usize,
+}
+
+/// The instances that close the same orders.
+#[derive(Debug)]
+pub(super) struct Peers {
+    own: Instance,
+    /// Whether this instance closes what is its own.
+    fit: bool,
+    others: BTreeMap<String, Peer>,
+}
+
+impl Peers {
+    /// Nobody else is known yet.
+    pub(super) fn new(own: &str) -> Self {
+        Self { own: Instance::new(own), fit: true, others: BTreeMap::new() }
+    }
+
+    /// This instance's name.
+    pub(super) fn own(&self) -> &str {
+        &self.own.name
+    }
+
+    /// How long after its deadline it is for this instance to try an order: zero if it is the first.
+    pub(super) fn patience(&self, id: &OrderId, now: Instant) -> Duration {
+        // Where all are unfit, their database is: they go on sharing the work.
+        let first = self.believed(now).filter(|peer| peer.is_fit() || !self.fit).max_by_key(|peer| peer.instance.claim(id));
+        match first {
+            Some(peer) if peer.instance.claim(id) > self.own.claim(id) => peer.patience(),
+            Some(_) | None => Duration::ZERO,
+        }
+    }
+
+    /// How many others there are.
+    pub(super) fn known(&self, now: Instant) -> Known {
+        let (living, unfit) = (self.believed(now).count(), self.believed(now).filter(|peer| !peer.is_fit()).count());
+        Known { living, unfit }
+    }
+
+    fn believed(&self, now: Instant) -> impl Iterator<Item = &Peer> {
+        self.others.values().filter(move |peer| peer.lives(now)).take(BELIEVED)
+    }
+
+    /// Takes in what the hash has, and whether this instance is fit; returns the fields that nobody has changed for long.
+    pub(super) fn learn(&mut self, fields: HashMap<String, String>, fit: bool, group: &Group, now: Instant) -> Vec<String> {
+        self.fit = fit;
+        self.others.retain(|name, _| fields.contains_key(name));
+        for (name, text) in fields {
+            if name == self.own.name {
+                continue;
+            }
+            if let Some(peer) = self.others.get_mut(&name) {
+                peer.hear(text, group, now);
+            } else {
+                let heartbeat = Heartbeat::read(&text, &name, group);
+                self.others.insert(name.clone(), Peer { instance: Instance::new(&name), text, heartbeat, beaten: None, seen: now });
+            }
+        }
+        let forgotten = self.others.iter().filter(|(_, peer)| now.saturating_duration_since(peer.seen) > FORGOTTEN);
+        forgotten.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Forgets all others.
+    pub(super) fn forget(&mut self) {
+        self.others.clear();
+    }
+}
