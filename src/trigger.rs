@@ -14,6 +14,8 @@ mod overdue;
 mod pacer;
 mod pages;
 mod rest;
+#[cfg(test)]
+mod schedules;
 mod slow;
 mod sweep;
 mod wheel;

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info};
+use tracing::{error, info};
 
 use crate::{
     close::{Bounds, Inbox, JUMP},
@@ -82,13 +82,7 @@ impl ClockWatch {
 
     /// Why the clock is right, if it is.
     async fn accepted(&self) -> Option<&'static str> {
-        let ahead = match ahead_of_redis(self.store.as_ref(), &self.commands).await {
-            Ok(ahead) => ahead?,
-            Err(error) => {
-                debug!(%error, "Redis does not say what its clock shows");
-                return None;
-            }
-        };
+        let ahead = ahead_of_redis(self.store.as_ref(), &self.commands).await?;
         if is_close(ahead, 0) {
             return Some("Redis' clock agrees with it");
         }
@@ -98,13 +92,13 @@ impl ClockWatch {
     }
 }
 
-/// By how many microseconds the database's clock is ahead of Redis'. Nothing while the database does not say.
-async fn ahead_of_redis(store: &dyn Store, commands: &Commands) -> Result<Option<i64>, RedisError> {
-    let redis = timeout(ANSWER, commands.time()).await.map_err(|_| RedisError::timed_out(ANSWER))??;
+/// By how many microseconds the database's clock is ahead of Redis'. Nothing while either does not say.
+async fn ahead_of_redis(store: &dyn Store, commands: &Commands) -> Option<i64> {
+    let redis = timeout(ANSWER, commands.time()).await.ok()?.ok()?;
     let asked = Instant::now();
-    let Ok(reading) = store.clock().await else { return Ok(None) };
+    let reading = store.clock().await.ok()?;
     let passed = asked.elapsed() - reading.round_trip / 2;
-    Ok(Some(reading.micros - redis - i64::try_from(passed.as_micros()).unwrap_or_default()))
+    Some(reading.micros - redis - i64::try_from(passed.as_micros()).unwrap_or_default())
 }
 
 fn is_close(one: i64, other: i64) -> bool {
@@ -117,7 +111,7 @@ fn is_close(one: i64, other: i64) -> bool {
 /// Says why Redis does not take the note.
 pub async fn accept_clock(store: &dyn Store, redis: &Redis) -> Result<(), RedisError> {
     let commands = Commands::connect(redis).await?;
-    let Some(ahead) = ahead_of_redis(store, &commands).await? else { return Ok(()) };
+    let Some(ahead) = ahead_of_redis(store, &commands).await else { return Ok(()) };
     commands.exchange_fields(ACCEPTED, FIELD, &ahead.to_string(), ACCEPTED_FOR).await.map(drop)
 }
 
@@ -133,7 +127,7 @@ pub async fn compare_clocks(store: &dyn Store, redis: &Redis, bounds: &Bounds) -
         return None;
     }
     let commands = timeout(ANSWER, Commands::connect(redis)).await.ok()?.ok()?;
-    let least = ahead_of_redis(store, &commands).await.ok()??.min(ahead_of_host);
+    let least = ahead_of_redis(store, &commands).await?.min(ahead_of_host);
     if least <= 0 || is_close(least, 0) {
         return None;
     }

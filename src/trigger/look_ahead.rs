@@ -17,7 +17,7 @@ use crate::{
         clock::DatabaseClock,
         pacer::Upcoming,
         pages::{PageRead, Pages},
-        rest::{Cost, Rest},
+        rest::{Cost, Rest, SLOW},
         slow::{self, Turns},
         witness::Witness,
     },
@@ -63,14 +63,19 @@ impl LookAhead {
             return std::future::pending().await;
         }
         let pause = (ahead / 2).max(SHORTEST);
-        let (mut away, mut was_slow, mut clock, mut took) = (false, false, DatabaseClock::default(), Duration::ZERO);
+        let (mut away, mut was_slow, mut was_long) = (false, false, false);
+        let (mut clock, mut took) = (DatabaseClock::default(), Duration::ZERO);
         let mut rest = Rest::new(pause);
         loop {
             let _turn = if rest.is_slow() { Some(self.turns.take().await) } else { None };
             let began = Instant::now();
             let looked = self.run_once(ahead + took.min(FURTHEST), &mut clock).await;
             took = began.elapsed();
-            let mut cost = Cost::default();
+            let (mut cost, is_long) = (Cost::default(), took >= SLOW || looked.is_err());
+            // The database is quick again: a sweep that rests because it was not may be sooner, too.
+            if std::mem::replace(&mut was_long, is_long) && !is_long {
+                self.inbox.want_sweep();
+            }
             match looked {
                 Ok(seen) => {
                     if std::mem::take(&mut away) {
@@ -83,7 +88,7 @@ impl LookAhead {
                         warn!(%error, "the look-ahead failed, and what falls due is found when it is overdue; trying again");
                     }
                     if slow::is_slow(self.store.as_ref(), &error).await {
-                        cost.page(took);
+                        cost.timed_out(took);
                     }
                 }
             }

@@ -11,7 +11,7 @@ use std::{collections::VecDeque, time::Duration};
 const PASSES: usize = 5;
 
 /// A page that takes longer, its way and its rows apart, is slow.
-const SLOW: Duration = Duration::from_secs(1);
+pub(super) const SLOW: Duration = Duration::from_secs(1);
 
 /// A rest is so many times as long as what the pass cost.
 const FACTOR: u32 = 9;
@@ -24,6 +24,7 @@ const LONGEST_WHEN_SLOW: Duration = Duration::from_mins(1);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cost {
     pages: Vec<Duration>,
+    timed_out: bool,
 }
 
 impl Cost {
@@ -32,12 +33,19 @@ impl Cost {
         self.pages.push(excess);
     }
 
+    /// Adds a page that could not be read in time, which is slow however short that is.
+    pub(super) fn timed_out(&mut self, took: Duration) {
+        self.pages.push(took);
+        self.timed_out = true;
+    }
+
     fn total(&self) -> Duration {
         self.pages.iter().sum()
     }
 
     fn median_page(&self) -> Duration {
-        median(self.pages.iter().copied())
+        let median = median(self.pages.iter().copied());
+        if self.timed_out { median.max(SLOW) } else { median }
     }
 }
 

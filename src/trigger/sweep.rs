@@ -96,7 +96,7 @@ impl Sweep {
                         warn!(%error, "the sweep failed; trying again");
                     }
                     if slow::is_slow(self.store.as_ref(), &error).await {
-                        found.cost.page(began.elapsed());
+                        found.cost.timed_out(began.elapsed());
                         rest.after(&found.cost)
                     } else {
                         // Not deaf to whoever knows that the database is back.

@@ -117,8 +117,12 @@ async fn the_walk_through() {
     running.kill();
     change(folder.path(), "warehouse.db", "INSERT INTO reservations VALUES (6, 'tea', 7); UPDATE stock SET available = available - 7")
         .await;
-    change(folder.path(), "shop.db", "INSERT INTO orders VALUES (6, 'tea', 7, 'cancelling', 0), (7, 'tea', 7, 'pending', 1600000000000)")
-        .await;
+    change(
+        folder.path(),
+        "shop.db",
+        "INSERT INTO orders VALUES (6, 'tea', 7, 'cancelling', 0), (7, 'tea', 7, 'pending', 1000 * unixepoch() - 60000)",
+    )
+    .await;
     change(folder.path(), "payments.db", "INSERT INTO payments VALUES (7, 'captured')").await;
     running = start(folder.path(), &redis, port);
     wait::until("the shop listens once more", async || process::read(&log).matches("listening").count() == 3).await;

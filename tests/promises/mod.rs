@@ -43,6 +43,8 @@ mod redis_changes;
 mod redis_trouble;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
+/// A database that is slow for a while, or for good.
+mod slow_database;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
 /// Started before its database, table, rights or login are there.
