@@ -28,7 +28,7 @@ mod table;
 mod template;
 mod zone;
 
-pub use catalogue::{Catalogue, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
+pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
 pub use outbox::{

@@ -33,13 +33,33 @@ pub struct Catalogue {
     pub id_index: IndexAdvice,
     /// Whether that index is unique.
     pub id_is_unique: bool,
-    /// A deadline from the table, if it has any.
+    /// A deadline of an unpaid order, if there is any.
     pub sample: Option<SampleDeadline>,
+    /// How many orders there are of each kind, if that could be counted in time.
+    pub census: Option<Census>,
     /// An unpaid order that the sweep comes across after its deadline only, for its text has a zone further east
     /// than the one by which the sweep goes.
     pub swept_late: Option<SampleDeadline>,
     /// Unpaid orders whose deadline is written in a way that deserves a word.
     pub odd_deadlines: Vec<OddDeadlines>,
+}
+
+/// How many orders there are of each kind; of a large table, among the last.
+#[derive(Debug, Clone, Serialize)]
+pub struct Census {
+    /// The statuses, as the column prints them, each with its number of orders, the most frequent first.
+    pub statuses: Vec<(Option<String>, i64)>,
+    /// How many orders have an unpaid status, whether or not they pass `orders.filter`; no more than [`Census::COUNTED`].
+    pub unpaid: i64,
+    /// How many of these have a deadline that is not NULL.
+    pub with_deadline: i64,
+    /// Whether any of them passes the filter.
+    pub passes_filter: bool,
+}
+
+impl Census {
+    /// How many orders are counted at the most.
+    pub const COUNTED: i64 = 10_000;
 }
 
 /// What the orders table is.
@@ -157,7 +177,13 @@ impl Described {
         Self { columns, time_zone, zone_matters, obstacles }
     }
 
-    pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {
+    pub(super) fn catalogue(
+        &self,
+        clock: ClockReading,
+        sample: Option<SampleDeadline>,
+        census: Option<Census>,
+        findings: Findings,
+    ) -> Catalogue {
         let Findings {
             product,
             table,
@@ -190,6 +216,7 @@ impl Described {
             time_zone: self.time_zone.clone(),
             zone_matters: self.zone_matters,
             sample,
+            census,
             swept_late,
             odd_deadlines,
         }

@@ -5,7 +5,7 @@ use sqlx::SqlStr;
 use crate::{
     config::{Names, Rule},
     store::{
-        OpenError,
+        Census, OpenError,
         close_sql::CloseStatement,
         dialect::{Dialect, Fragments},
         outbox::OwnTables,
@@ -63,8 +63,14 @@ pub(super) struct Statements<L> {
     /// In: ?1 and ?2 the last and the first deadline. Out: how many, and the first
     /// deadline. Locks nothing.
     pub(super) count_due: Vec<Statement>,
-    /// Out: id, stored text and meaning of some deadline. Locks nothing.
+    /// Out: id, stored text and meaning of some unpaid order's deadline. Locks nothing.
     pub(super) sample: SqlStr,
+    /// Out: statuses, each with its number among the last orders. Locks nothing.
+    pub(super) statuses: SqlStr,
+    /// Out: the number of unpaid orders, and of those with a deadline, up to a limit. Locks nothing. Not filtered.
+    pub(super) unpaid: SqlStr,
+    /// Out: 1 if an unpaid order passes the filter, else 0. Locks nothing.
+    pub(super) passes_filter: SqlStr,
     /// Out: the database's clock. Locks nothing.
     pub(super) clock: SqlStr,
 }
@@ -112,7 +118,27 @@ impl<L> Statements<L> {
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
             count_due: fragments.within.iter().map(count).collect(),
-            sample: sql(format!("{} LIMIT 1", sample(fragments))),
+            sample: sql(format!(
+                "SELECT sampled.i, sampled.s, sampled.d FROM ({} AND {} LIMIT 1000) AS sampled ORDER BY sampled.d IS NULL LIMIT 1",
+                sample(fragments),
+                fragments.any_swept
+            )),
+            statuses: sql(format!(
+                "SELECT newest.s, count(*) FROM (SELECT {status_text} AS s FROM {orders} ORDER BY {} DESC LIMIT {}) AS newest \
+                 GROUP BY newest.s ORDER BY 2 DESC, 1 LIMIT 10",
+                fragments.names.id,
+                Census::COUNTED
+            )),
+            unpaid: sql(format!(
+                "SELECT count(*), count(counted.d) FROM (SELECT {} AS d FROM {orders} WHERE {} LIMIT {}) AS counted",
+                fragments.names.deadline,
+                fragments.any_swept,
+                Census::COUNTED
+            )),
+            passes_filter: sql(format!(
+                "SELECT count(*) FROM (SELECT 1 AS one FROM {orders} WHERE {}{filter} LIMIT 1) AS passing",
+                fragments.any_swept
+            )),
             clock: sql(format!("SELECT {now}")),
         })
     }
@@ -164,5 +190,5 @@ pub(super) fn assignments(names: &Names, rule: &Rule) -> String {
 
 /// Out: id, stored text and meaning of all deadlines. Locks nothing.
 pub(super) fn sample(Fragments { names, id_text, stored, deadline, valid, .. }: &Fragments) -> String {
-    format!("SELECT {id_text}, {stored}, {deadline} FROM {} WHERE {} IS NOT NULL AND {valid}", names.table, names.deadline)
+    format!("SELECT {id_text} AS i, {stored} AS s, {deadline} AS d FROM {} WHERE {} IS NOT NULL AND {valid}", names.table, names.deadline)
 }

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::{
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, ClockReading, Counted, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
-        Store, StoreError, Transaction, Updated, Window,
+        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Limits, NewEvent, Obstacle, OpenError, Outbox, Page, SampleDeadline,
+        Settings, Store, StoreError, Transaction, Updated, Window,
         connections::Connections,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
@@ -210,7 +210,9 @@ impl<D: Dialect> Store for Table<D> {
         let sample = session.execute(statements.sample.clone()).await?;
         let sample = sample.first().map(SampleDeadline::read::<D::Driver>).transpose().map_err(sorted::<D>)?;
         let findings = self.dialect.findings(&mut session, table, fragments).await?;
-        Ok(fragments.described.catalogue(clock, sample, findings))
+        // A table without indexes may be too large to be counted in time.
+        let census = census(&mut session, statements).await.ok();
+        Ok(fragments.described.catalogue(clock, sample, census, findings))
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
@@ -243,6 +245,21 @@ impl<D: Dialect> Store for Table<D> {
     async fn close(&self) {
         self.connections.close().await;
     }
+}
+
+/// Counts orders of each kind.
+async fn census<D: Dialect>(session: &mut Session<D>, statements: &Statements<D::List>) -> Result<Census> {
+    let rows = session.execute(statements.statuses.clone()).await?;
+    let count = |row| {
+        let mut columns = Columns::<D::Driver>::of(row);
+        Ok((columns.optional_text()?, columns.number()?))
+    };
+    let statuses = rows.iter().map(count).collect::<Result<_, sqlx::Error>>().map_err(sorted::<D>)?;
+    let rows = session.execute(statements.unpaid.clone()).await?;
+    let mut columns = rows.first().map(Columns::<D::Driver>::of).ok_or(sqlx::Error::RowNotFound).map_err(sorted::<D>)?;
+    let (unpaid, with_deadline) = (columns.number().map_err(sorted::<D>)?, columns.number().map_err(sorted::<D>)?);
+    let passes_filter = number::<D>(&session.execute(statements.passes_filter.clone()).await?)? > 0;
+    Ok(Census { statuses, unpaid, with_deadline, passes_filter })
 }
 
 /// Reads the database's clock.

@@ -4,8 +4,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::{
     cli::check::{Examination, Finding, events, host_micros},
-    config::Config,
-    store::{self, Catalogue, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, Rehearsed, SampleDeadline, StoreError, TableKind},
+    config::{Config, Status},
+    store::{
+        self, Catalogue, Census, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, Rehearsed, SampleDeadline, StoreError, TableKind,
+    },
 };
 
 const NAME: &str = "database";
@@ -31,6 +33,16 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let before = host_micros();
     let catalogue = match store.catalogue().await {
         Ok(catalogue) => catalogue,
+        Err(StoreError::Rejected(reason)) => {
+            let table = &config.orders.table;
+            examination.add(Finding::fail(
+                "mapping",
+                reason,
+                format!("see that orders.filter names columns of {table}; or let the database user read it: GRANT SELECT, UPDATE ON {table} TO ..."),
+            ));
+            store.close().await;
+            return examination;
+        }
         Err(error) => {
             examination.unavailable(Finding::fail(NAME, error.to_string(), "let the database user read the catalogue"));
             return examination;
@@ -67,6 +79,9 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
         Ok(None) | Err(_) => time_zone(&catalogue),
     });
     if let Some(finding) = sample(config, &catalogue) {
+        examination.add(finding);
+    }
+    for finding in catalogue.census.iter().filter_map(|census| unpaid(config, census)) {
         examination.add(finding);
     }
     if let Some(late) = &catalogue.swept_late {
@@ -181,6 +196,46 @@ fn sample(config: &Config, catalogue: &Catalogue) -> Option<Finding> {
         NAME,
         format!("order {id}: {column} is {stored}{plus}, understood as {utc} (UTC), {} {when}", humantime::format_duration(away)),
     ))
+}
+
+/// What keeps every order, or some, from ever being due.
+fn unpaid(config: &Config, census: &Census) -> Option<Finding> {
+    const NAME: &str = "unpaid orders";
+    let closed = config.orders.closed.text();
+    // Where all are closed, none waits at the moment.
+    if census.statuses.iter().all(|(status, _)| status.as_ref() == Some(&closed)) {
+        return None;
+    }
+    let wanted: Vec<String> = config.orders.unpaid.get().iter().map(Status::text).collect();
+    if census.unpaid == 0 {
+        let shown = |(status, count): &(Option<String>, i64)| format!("{} ({count})", status.as_deref().unwrap_or("NULL"));
+        let held: Vec<String> = census.statuses.iter().map(shown).collect();
+        let alike = |status: &&str| wanted.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(status.trim()));
+        let similar = census.statuses.iter().filter_map(|(status, _)| status.as_deref()).find(alike);
+        let fix = match similar {
+            Some(status) => format!("orders.unpaid = {status:?}: text counts to the letter"),
+            None => "list the statuses of orders that wait for their payment in orders.unpaid; all is well if no order waits at the moment"
+                .into(),
+        };
+        return Some(Finding::warn(NAME, format!("no row matches orders.unpaid; the column holds {}", held.join(", ")), fix));
+    }
+    let many = if census.unpaid == Census::COUNTED { "at least " } else { "" };
+    if !census.passes_filter {
+        return Some(Finding::warn(
+            NAME,
+            format!("orders.filter excludes all of them, {many}{}", census.unpaid),
+            "see that the filter is true for an order that is to be closed",
+        ));
+    }
+    let without = census.unpaid - census.with_deadline;
+    (without > 0).then(|| {
+        let column = &config.orders.deadline.column;
+        Finding::warn(
+            NAME,
+            format!("{without} of {many}{} have no deadline ({column} is NULL), and are never due", census.unpaid),
+            format!("write {column} with each order, or let another column be orders.deadline"),
+        )
+    })
 }
 
 /// The first moment that RFC 3339 can't write.

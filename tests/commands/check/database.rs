@@ -251,7 +251,7 @@ async fn sqlite_texts_that_are_not_written_as_they_should_be() {
     // None of these is odd: a time, no deadline, a paid order.
     database
         .execute(
-            "INSERT INTO orders VALUES (1, 0, '2035-01-01 12:00:00'), (2, 0, NULL), (3, 0, ''), (4, 0, '0000-00-00 00:00:00'),
+            "INSERT INTO orders VALUES (1, 0, '2035-01-01 12:00:00'), (2, 1, NULL), (3, 0, ''), (4, 0, '0000-00-00 00:00:00'),
                  (5, 0, '1970-01-01 00:00:00'), (6, 1, 'soon')",
         )
         .await;
@@ -446,5 +446,51 @@ async fn a_number_in_the_wrong_unit() {
         assert_eq!(report.wrong(), [] as [&str; 0], "{kind:?}");
         report.assert("sample deadline", "ok", "understood as 2035-01-01T12:00:00.000Z");
         report.assert("time zone", "ok", "needs none");
+    }
+}
+
+/// No order would ever close, and nothing refuses anything.
+#[tokio::test]
+async fn a_mapping_that_finds_no_order() {
+    const NAME: &str = "unpaid orders";
+    let redis = good_redis();
+    for kind in Kind::ALL {
+        let shop = Shop::open(kind).await;
+        shop.orders_due_in(1..=5, 600_000).await;
+        shop.database.execute("UPDATE orders SET status = 1 WHERE order_no > 3").await;
+        let settings = shop.settings_with(&redis);
+        assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
+        let report = Report::of(&settings.clone().set("orders.unpaid", 7), 0).await;
+        report.assert(NAME, "warn", "no row matches orders.unpaid; the column holds 0 (3), 1 (2)");
+        assert!(!report.findings.iter().any(|finding| finding["name"] == "sample deadline"), "none of an order that isn't unpaid");
+        let report = Report::of(&settings.clone().set("orders.filter", "order_no > 3"), 0).await;
+        report.assert(NAME, "warn", "orders.filter excludes all of them, 3");
+        let report = Report::of(&settings.clone().set("orders.filter", "gone = 0"), 78).await;
+        assert!(report.fix(report.wrong()[0]).contains("orders.filter"), "{:#?}", report.findings);
+        shop.database.execute("UPDATE orders SET expires_at = NULL WHERE order_no = 2").await;
+        Report::of(&settings, 0).await.assert(NAME, "warn", "1 of 3 have no deadline (expires_at is NULL)");
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_is_spelled_otherwise() {
+    let redis = good_redis();
+    for kind in Kind::ALL {
+        let database = Database::fresh(kind).await;
+        let time = time_type(kind);
+        database
+            .execute(&format!(
+                "CREATE TABLE orders (order_no bigint PRIMARY KEY, status varchar(20) NOT NULL, expires_at {time} NULL);
+                 CREATE INDEX due ON orders (status, expires_at); INSERT INTO orders (order_no, status) VALUES (1, 'Pending'), (2, 'Pending')"
+            ))
+            .await;
+        let settings = Settings::new()
+            .set("database.url", database.url.as_str())
+            .set("redis.url", redis.url())
+            .set("orders.unpaid", "pending")
+            .set("orders.closed", "closed");
+        let report = Report::of(&settings, 0).await;
+        report.assert("unpaid orders", "warn", "the column holds Pending (2)");
+        assert_eq!(report.fix("unpaid orders"), "orders.unpaid = \"Pending\": text counts to the letter");
     }
 }
