@@ -16,13 +16,13 @@ use tracing::{debug, error, info, warn};
 pub use opening::open_and_rehearse;
 
 use crate::{
-    close::{Bounds, Closer, Follow, Inbox, Outage, Stats, Worker},
+    close::{Bounds, Clearances, Closer, Follow, Inbox, Outage, Stats, Worker},
     config::Config,
     events,
     ops::{Signals, Summaries},
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
-    trigger::{ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, ZoneWatch, compare_clocks},
+    trigger::{ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, Witness, ZoneWatch, compare_clocks},
 };
 use opening::wait_for_store;
 
@@ -108,6 +108,7 @@ impl Daemon {
         let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
         let peers = Arc::new(Membership::default());
         let outage = Arc::new(Outage::new(Arc::clone(&store)));
+        let witness = Witness::of(config, &store, &commands);
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
@@ -115,6 +116,7 @@ impl Daemon {
 
         let worker = Worker {
             inbox: Arc::clone(&inbox),
+            clearance: Arc::new(Clearances::default().and(witness.clone())),
             closer: Closer::within(Arc::clone(&store), Arc::clone(&bounds)),
             batch_size: config.close.batch_size,
             later,
@@ -129,6 +131,7 @@ impl Daemon {
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
+            witness,
             upcoming,
             settings: config.sweep.clone(),
             turns: Arc::clone(&turns),

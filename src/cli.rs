@@ -12,7 +12,7 @@ mod migrate;
 mod output;
 mod reconcile;
 
-use std::{env, ffi::OsString, path::PathBuf, process::ExitCode};
+use std::{env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::error;
@@ -21,8 +21,9 @@ use crate::{
     app::{self, RunError},
     config::{Config, Span, load},
     order::OrderId,
-    redis::RedisError,
+    redis::{Commands, RedisError},
     store::{OpenError, Store, StoreError},
+    trigger::Witness,
 };
 use output::{complain, print};
 
@@ -208,6 +209,17 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
+    }
+}
+
+/// The second witness of deadlines, for a command: there is none without Redis.
+async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>> {
+    match Commands::connect(&config.redis).await {
+        Ok(commands) => Witness::of(config, store, &commands),
+        Err(error) => {
+            tracing::debug!(%error, "Redis can't be reached, and rows decide alone");
+            None
+        }
     }
 }
 

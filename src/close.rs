@@ -2,7 +2,7 @@
 //! lock, judge, update, batch after batch.
 //!
 //! An id may arrive any number of times, early, late or invented: what happens to the order is decided
-//! in the transaction alone. A batch that fails goes into the inbox's lane `alone`, whose workers find out by which of its
+//! in the transaction alone; before it, each order passes a [`Clearance`]. A batch that fails goes into the inbox's lane `alone`, whose workers find out by which of its
 //! orders; the workers of all others go on.
 //!
 //! Whose fault a failure is, no error code tells. An order that another transaction holds is tried again until that
@@ -10,7 +10,9 @@
 //! closed: then it is not theirs. A transaction that does not even begin has nothing to do with its orders, which wait.
 
 mod alone;
+mod asking;
 mod bounds;
+mod clearance;
 mod closer;
 mod closures;
 mod inbox;
@@ -24,9 +26,11 @@ mod stats;
 mod throttle;
 mod transaction;
 mod trouble;
+mod waits;
 mod worker;
 
 pub use bounds::{Bounds, JUMP};
+pub use clearance::{Clearance, Clearances, Cleared, Leave, PutOff, Sorted, Why};
 pub use closer::{Closer, Ending};
 pub use inbox::{Batch, Consequence, Crowd, Inbox, Offer, Pending};
 pub use outage::Outage;

@@ -120,6 +120,19 @@ pub struct Orders {
     pub filter: Option<String>,
     /// Further columns that closing sets, each to an SQL expression.
     pub set: BTreeMap<ColumnName, String>,
+    /// What becomes of an order that its row calls due before its key expires.
+    pub disputed: Disputed,
+}
+
+/// What becomes of an order that its row calls due more than a minute before its key expires.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Disputed {
+    /// It waits for its key.
+    #[default]
+    Wait,
+    /// The row decides alone.
+    Close,
 }
 
 impl Default for Orders {
@@ -133,6 +146,7 @@ impl Default for Orders {
             deadline: Deadline { column: ColumnName::new("expires_at"), plus: None, unit: None },
             filter: None,
             set: BTreeMap::new(),
+            disputed: Disputed::default(),
         }
     }
 }

@@ -213,6 +213,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
 
+    /// Whether the deadline column has no zone of its own, so that it depends on the session's what a deadline means.
+    fn zone_matters(&self) -> bool;
+
     /// Asks the server, over a connection that sets no zone, whether it reads times without a zone otherwise than when the
     /// store was opened, or than our tables remember, and says how. While it does, closing is stopped: [`Store::begin`] and
     /// [`Store::reach`] say that the store is unavailable, and why. `None` also where no deadline depends on it.

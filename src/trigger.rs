@@ -19,6 +19,7 @@ mod schedules;
 mod slow;
 mod sweep;
 mod wheel;
+mod witness;
 mod zone;
 
 pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
@@ -31,4 +32,5 @@ pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use slow::Turns;
 pub use sweep::Sweep;
+pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};
 pub use zone::ZoneWatch;

@@ -16,6 +16,8 @@
 mod commands;
 /// The one exam that every database sits, through the public `store` trait.
 mod conformance;
+/// An order service at work, one fault at a time, and the judgement of each order's history.
+mod histories;
 /// The queue between those who hear of orders and those who close them.
 mod inbox;
 

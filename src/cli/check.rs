@@ -3,6 +3,7 @@
 mod database;
 mod events;
 mod redis;
+mod witnesses;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -109,12 +110,13 @@ impl Examination {
 const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
-    let (redis, database) = tokio::join!(redis::examine(config), database::examine(config, !arguments.no_rehearsal));
+    let (redis, database, witnesses) =
+        tokio::join!(redis::examine(config), database::examine(config, !arguments.no_rehearsal), witnesses::examine(config));
     let clocks = clocks(redis.clock, database.clock);
     // A wrong configuration is worth more than a server that may come back.
-    let exits = [redis.exit, database.exit];
+    let exits = [redis.exit, database.exit, witnesses.exit];
     let exit = [Exit::Configuration, Exit::Unavailable].into_iter().find(|exit| exits.contains(&Some(*exit))).unwrap_or(Exit::Done);
-    let findings: Vec<Finding> = redis.findings.into_iter().chain(database.findings).chain(clocks).collect();
+    let findings: Vec<Finding> = redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(clocks).collect();
     if arguments.json {
         let findings: Vec<Value> = findings.iter().map(Finding::json).collect();
         let report = json!({ "ok": exit == Exit::Done, "findings": findings });

@@ -1,11 +1,13 @@
 //! `order-closer close`: these orders, now, if they are due.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead},
-    close::{Bounds, Closed, Closer, Looked, Outcome, Pending, UNDONE},
+    cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead, witness},
+    close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Pending, PutOff, Sorted, UNDONE},
     config::Config,
     order::{OrderId, Trigger},
     trigger::compare_clocks,
@@ -19,9 +21,18 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
         complain(&clock_is_ahead(ahead));
     }
     let closer = Closer::within(store.clone(), bounds);
-    let (mut looked, mut unavailable) = (Vec::new(), None);
+    let clearance = Clearances::default().and(witness(config, &store).await);
+    let (mut looked, mut disputed, mut unavailable) = (Vec::new(), 0, None);
     for id in &ids {
-        match closer.one(Pending::new(id.clone(), Trigger::Request)).await {
+        let sorted = Sorted::wholly(&clearance, vec![Pending::new(id.clone(), Trigger::Request)]).await;
+        for PutOff { pending, until, .. } in &sorted.wait {
+            disputed += 1;
+            print(&waits(&pending.id, until.saturating_duration_since(Instant::now())));
+        }
+        if sorted.go.is_empty() {
+            continue;
+        }
+        match closer.one(sorted.go).await {
             Ok(one) => {
                 one.iter().for_each(|one| print(&describe(one)));
                 looked.extend(one);
@@ -40,10 +51,17 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
     store.close().await;
     if let Some(error) = unavailable {
         let Failure { exit, message } = error.into();
-        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len())));
+        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len() - disputed)));
     }
-    let stuck = looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
+    let stuck =
+        disputed > 0 || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
     Ok(if stuck { Exit::Unfinished } else { Exit::Done })
+}
+
+/// What to say of an order whose key contradicts its row.
+fn waits(id: &OrderId, time: Duration) -> String {
+    let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
+    format!("{id}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)")
 }
 
 fn describe(Looked { pending, outcome }: &Looked) -> String {

@@ -20,6 +20,7 @@ use crate::{
     close::{
         Pending,
         bounds::Bounds,
+        clearance::Cleared,
         closures::Closures,
         outcome::{Looked, Outcome},
         pace::Pace,
@@ -131,28 +132,28 @@ impl Closer {
 
     /// Looks at each order of a batch, and closes those that are unpaid and due. Locks are waited for briefly, and once more
     /// while no other batch runs.
-    pub async fn together(&self, batch: Vec<Pending>) -> Ending {
+    pub async fn together(&self, batch: Cleared) -> Ending {
         self.close(batch, LockWait::Briefly, true).await
     }
 
     /// The same without a turn of its own. A single order that fails has an outcome.
-    pub async fn apart(&self, group: Vec<Pending>, wait: LockWait) -> Ending {
+    pub async fn apart(&self, group: Cleared, wait: LockWait) -> Ending {
         outcome_of_one(self.close(group, wait, false).await)
     }
 
-    /// Looks at one order, and closes it if it is unpaid and due.
+    /// Looks at one order, if that is cleared, and closes it if it is unpaid and due.
     ///
     /// # Errors
     /// What the database says when it can't be used.
-    pub async fn one(&self, pending: Pending) -> Result<Vec<Looked>, StoreError> {
-        match outcome_of_one(self.together(vec![pending]).await) {
+    pub async fn one(&self, order: Cleared) -> Result<Vec<Looked>, StoreError> {
+        match outcome_of_one(self.together(order).await) {
             Ending::Looked(looked) => Ok(looked),
             Ending::Failed { error, .. } | Ending::Unavailable { fault: error, .. } => Err(error),
         }
     }
 
-    async fn close(&self, batch: Vec<Pending>, wait: LockWait, takes_turns: bool) -> Ending {
-        let batch = in_order(batch);
+    async fn close(&self, batch: Cleared, wait: LockWait, takes_turns: bool) -> Ending {
+        let batch = in_order(batch.into_orders());
         let began = Instant::now();
         let mut turn_since = Some(began).filter(|_| takes_turns && self.shared.contended.lasts(CONTENDED));
         let (mut lost, mut blocked) = (false, false);

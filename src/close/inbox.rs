@@ -15,8 +15,11 @@
 //!   and a limit of their own. A crowd of hints has one worker at a time, for a short batch, so that another is free for what
 //!   falls due; what exceeds the limit is dropped. The lane `alone` has workers of its own and is in nobody's way.
 //! - When full of facts it refuses an order and asks for a sweep: nothing is lost, because the row is still there.
+//! - An order about which somebody is to be asked first, or that is to wait, is in no batch meanwhile: [`crate::close::Clearance`].
 //! - Everything that it remembers has an end by the clock: settled orders a minute, orders given up a day. Held and
 //!   rejected orders are tried again until the database says that they are settled.
+
+mod asking;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,10 +32,10 @@ use crate::{
     close::{
         Looked,
         alone::{Next, Waiting},
-        lanes::{Lane, Stage, State},
+        lanes::{Lane, State},
     },
     config::Retry,
-    order::{OrderId, Trigger},
+    order::{OrderId, Row, Trigger},
     store::{DeadOrder, LockWait},
 };
 
@@ -48,13 +51,23 @@ pub struct Pending {
     pub trigger: Trigger,
     /// How many of its closures have failed so far, as far as they count.
     pub attempts: u32,
+    /// The deadline in its row, in microseconds since 1970 UTC, where whoever brought it has read the row.
+    pub deadline: Option<i64>,
+    /// Somebody was asked about it, and has let it go on to the next transaction.
+    pub(super) cleared: bool,
 }
 
 impl Pending {
     /// An order that has not failed yet.
     #[must_use]
     pub fn new(id: OrderId, trigger: Trigger) -> Self {
-        Self { id, trigger, attempts: 0 }
+        Self { id, trigger, attempts: 0, deadline: None, cleared: false }
+    }
+
+    /// The same of an order whose row has this deadline.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Option<i64>) -> Self {
+        Self { deadline, ..self }
     }
 }
 
@@ -131,6 +144,7 @@ pub struct Inbox {
     /// Shared with the crowd of hints in hand.
     crowd: Arc<()>,
     alone: Notify,
+    asking: Notify,
     space: Notify,
     idle: Notify,
     sweep_wanted: Notify,
@@ -148,6 +162,7 @@ impl Inbox {
             arrived: Arc::default(),
             crowd: Arc::default(),
             alone: Notify::new(),
+            asking: Notify::new(),
             space: Notify::new(),
             idle: Notify::new(),
             sweep_wanted: Notify::new(),
@@ -156,26 +171,23 @@ impl Inbox {
 
     /// Offers an id of which nobody has read the row yet. What there is no space for is dropped.
     pub fn offer_hint(&self, id: &OrderId, trigger: Trigger) -> Offer {
-        self.admit([id], trigger, Lane::Hints, None)
+        self.admit([(id, None)], trigger, Lane::Hints, None)
     }
 
     /// Offers orders that fall due now, as their rows have said. What there is no space for is refused, and the next sweep's.
     pub fn offer_due<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger) -> Offer {
-        self.admit(ids, trigger, Lane::DueNow, None)
+        self.admit(ids.into_iter().map(|id| (id, None)), trigger, Lane::DueNow, None)
     }
 
-    /// Offers an order that was found overdue in the table at the time `seen`, or later. Overrides the memory of settled
-    /// orders that is older: orders are opened again.
-    pub fn offer_found(&self, id: &OrderId, trigger: Trigger, seen: Instant) -> Offer {
-        self.admit([id], trigger, Lane::Backlog, Some(seen))
+    /// Offers an order whose row was found overdue in the table at the time `seen`, or later. Overrides the memory of settled
+    /// orders that is older, since orders are opened again, and ends the wait of one whose deadline has changed.
+    pub fn offer_found(&self, row: &Row, trigger: Trigger, seen: Instant) -> Offer {
+        self.admit([(&row.id, row.deadline)], trigger, Lane::Backlog, Some(seen))
     }
 
-    /// Forgets that an order was settled before `seen`, when it was found unpaid and not yet due.
+    /// Forgets that an order was settled before `seen`, or that it waits, when it was found unpaid and not yet due.
     pub fn reopen(&self, id: &OrderId, seen: Instant) {
-        let mut state = self.lock();
-        if matches!(state.known.get(id), Some(Stage::Settled(at)) if *at < seen) {
-            state.known.remove(id);
-        }
+        self.lock().reopen(id, seen);
     }
 
     /// Waits until the inbox has space for what the table tells.
@@ -307,7 +319,7 @@ impl Inbox {
         let now = Instant::now();
         let mut state = self.lock();
         state.in_hand = state.in_hand.saturating_sub(1);
-        let pending = Pending { id: dead.id.clone(), trigger: Trigger::Sweep, attempts: dead.attempts.saturating_sub(1) };
+        let pending = Pending { attempts: dead.attempts.saturating_sub(1), ..Pending::new(dead.id.clone(), Trigger::Sweep) };
         state
             .alone
             .reject(Waiting { pending, since: now, tries: 0, reason: dead.error.clone(), held: false, uncounted: false }, now + pause);
@@ -329,6 +341,7 @@ impl Inbox {
         self.lock().closed = true;
         self.arrived.notify_one();
         self.alone.notify_one();
+        self.asking.notify_one();
         self.space.notify_waiters();
         self.idle.notify_waiters();
     }
@@ -385,15 +398,22 @@ impl Inbox {
     }
 
     /// Returns what became of the last of these ids.
-    fn admit<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger, lane: Lane, seen: Option<Instant>) -> Offer {
-        let ids = ids.into_iter();
+    fn admit<'a>(
+        &self,
+        orders: impl IntoIterator<Item = (&'a OrderId, Option<i64>)>,
+        trigger: Trigger,
+        lane: Lane,
+        seen: Option<Instant>,
+    ) -> Offer {
+        let orders = orders.into_iter();
         let (mut queued, mut full, mut last) = (false, false, Offer::Known);
         let capacity = if lane == Lane::Hints { self.capacity.div_ceil(HINTS_PART) } else { self.capacity };
         let now = Instant::now();
         let mut state = self.lock();
-        state.known.reserve(ids.size_hint().0);
-        for id in ids {
-            last = state.admit(Pending::new(id.clone(), trigger), lane, seen, capacity, now);
+        state.known.reserve(orders.size_hint().0);
+        for (id, deadline) in orders {
+            let pending = Pending::new(id.clone(), trigger).with_deadline(deadline);
+            last = state.admit(pending, lane, seen, capacity, now);
             queued |= last == Offer::Queued;
             full |= last == Offer::Full;
         }

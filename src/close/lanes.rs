@@ -10,10 +10,13 @@ use tokio::time::Instant;
 use crate::{
     close::{
         alone::{Alone, Waiting},
+        asking::Asking,
+        clearance::PutOff,
         inbox::{Consequence, Offer, Pending},
         outcome::{Looked, Outcome, UNDONE},
         queue::Queue,
         trouble::{Blame, Ended, Trouble},
+        waits::{Place, Waits},
     },
     config::Retry,
     order::OrderId,
@@ -57,6 +60,8 @@ pub(super) enum Stage {
     Hinted,
     /// Anywhere else: queued, in hand, alone.
     Open,
+    /// Not to be looked at before its time.
+    Waits(Place),
     Settled(Instant),
     GivenUp(Instant),
 }
@@ -69,6 +74,8 @@ pub(super) struct State {
     backlog: Queue,
     hints: Queue,
     turn: u32,
+    pub(super) asking: Asking,
+    pub(super) waits: Waits,
     pub(super) alone: Alone,
     pub(super) trouble: Trouble,
     pub(super) known: ById<Stage>,
@@ -83,7 +90,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn admit(&mut self, pending: Pending, lane: Lane, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
-        let queued = if lane == Lane::Hints { self.hints.len() } else { self.facts() };
+        let queued = if lane == Lane::Hints { self.hints.len() + self.asking.hints.queued() } else { self.facts() };
         let known = self.known.entry(pending.id.clone());
         if let Entry::Occupied(known) = &known {
             match known.get() {
@@ -91,11 +98,19 @@ impl State {
                 Stage::Hinted if lane == Lane::Hints => return Offer::Known,
                 Stage::Settled(at) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
                 Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
-                Stage::Hinted | Stage::Settled(_) | Stage::GivenUp(_) => {}
+                Stage::Waits(place) if pending.deadline.is_none_or(|deadline| self.waits.deadline(*place) == Some(deadline)) => {
+                    return Offer::Known;
+                }
+                Stage::Hinted | Stage::Settled(_) | Stage::GivenUp(_) | Stage::Waits(_) => {}
             }
         }
         if self.closed || queued >= capacity {
             return Offer::Full;
+        }
+        if let Entry::Occupied(known) = &known
+            && let Stage::Waits(place) = known.get()
+        {
+            self.waits.remove(*place);
         }
         known.insert_entry(if lane == Lane::Hints { Stage::Hinted } else { Stage::Open });
         let queue = match lane {
@@ -117,12 +132,16 @@ impl State {
         } else if self.turn.is_multiple_of(BACKLOG_TURN) {
             lanes.swap(0, 1);
         }
-        let is_crowd = self.hints.len() > CROWD;
+        let is_crowd = self.hints.len() + self.asking.hints.queued() > CROWD;
         for lane in lanes {
             let batch = match lane {
                 Lane::DueNow => self.due_now.take(max, |_| true),
+                Lane::Backlog if self.asking.facts.has_cleared() => self.asking.facts.take_cleared(max),
+                Lane::Backlog if self.asking.facts.is_full() => Vec::new(),
                 Lane::Backlog => self.backlog.take(max, |_| true),
                 Lane::Hints if is_crowd && !is_crowd_free => Vec::new(),
+                Lane::Hints if self.asking.hints.has_cleared() => self.asking.hints.take_cleared(max.min(CROWD_BATCH)),
+                Lane::Hints if self.asking.hints.is_full() => Vec::new(),
                 Lane::Hints => self.take_hints(max.min(CROWD_BATCH)),
             };
             if !batch.is_empty() {
@@ -141,7 +160,7 @@ impl State {
                 *stage = Stage::Open;
                 true
             }
-            Some(Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
+            Some(Stage::Open | Stage::Waits(_) | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
         })
     }
 
@@ -231,13 +250,47 @@ impl State {
         }
     }
 
+    /// Forgets that an order was settled before `seen`, or that it waits.
+    pub(super) fn reopen(&mut self, id: &OrderId, seen: Instant) {
+        match self.known.get(id) {
+            Some(Stage::Settled(at)) if *at < seen => {}
+            Some(Stage::Waits(place)) => self.waits.remove(*place),
+            Some(Stage::Hinted | Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => return,
+        }
+        self.known.remove(id);
+    }
+
+    /// Lets an order that was in hand wait, if there is room; what is forgotten is found again in the table.
+    pub(super) fn wait(&mut self, held: PutOff, capacity: usize) {
+        self.in_hand = self.in_hand.saturating_sub(1);
+        self.alone.take_back(&held.pending);
+        let id = held.pending.id.clone();
+        if self.waits.len() < capacity {
+            let place = self.waits.add(held);
+            self.known.insert(id, Stage::Waits(place));
+        } else {
+            self.known.remove(&id);
+        }
+    }
+
+    /// Queues what has waited until now; returns whether there was any.
+    pub(super) fn wake(&mut self, now: Instant) -> bool {
+        let mut woken = false;
+        while let Some(pending) = self.waits.pop(now) {
+            woken = true;
+            self.known.insert(pending.id.clone(), Stage::Open);
+            self.backlog.push(pending, now);
+        }
+        woken
+    }
+
     /// Those of which the table has told.
     pub(super) fn facts(&self) -> usize {
-        self.due_now.len() + self.backlog.len()
+        self.due_now.len() + self.backlog.len() + self.asking.facts.queued()
     }
 
     pub(super) fn queued(&self) -> usize {
-        self.facts() + self.hints.len()
+        self.facts() + self.hints.len() + self.asking.hints.queued()
     }
 
     pub(super) fn is_idle(&self) -> bool {

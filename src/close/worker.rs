@@ -12,6 +12,8 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{
+        asking::{self, ASKERS},
+        clearance::{Clearance, Sorted},
         closer::{Closer, Ending},
         inbox::{Batch, Consequence, Inbox, Pending},
         outage::Outage,
@@ -79,6 +81,8 @@ pub enum Follow {
 pub struct Worker {
     /// Where orders come from.
     pub inbox: Arc<Inbox>,
+    /// What each order passes before its transaction.
+    pub clearance: Arc<dyn Clearance>,
     /// How they are closed.
     pub closer: Closer,
     /// The most orders in one transaction.
@@ -100,7 +104,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts so many workers for batches, and those of the lane `alone`.
+    /// Starts so many workers for batches, those of the lane `alone`, and those who ask about orders before their batches.
     pub fn spawn(&self, workers: usize) -> JoinSet<()> {
         let mut running = JoinSet::new();
         for (lane, workers) in [(Lane::Shared, workers), (Lane::Alone, ALONE)] {
@@ -108,6 +112,9 @@ impl Worker {
             for _ in 0..workers + SLOW_ONES {
                 running.spawn(self.clone().run(lane, Arc::clone(&places)));
             }
+        }
+        for _ in 0..ASKERS {
+            running.spawn(asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance)));
         }
         running
     }
@@ -133,11 +140,20 @@ impl Worker {
     /// Closes a batch, waiting while the database can't be used.
     async fn close(&self, mut batch: Vec<Pending>, lane: Lane, wait: LockWait) {
         loop {
+            let sorted = match lane {
+                Lane::Shared => Sorted::by_knowledge(self.clearance.as_ref(), batch),
+                // Its orders share no worker with any that needs no answer.
+                Lane::Alone => Sorted::wholly(self.clearance.as_ref(), batch).await,
+            };
+            self.inbox.put_off(sorted.ask, sorted.wait);
+            if sorted.go.is_empty() {
+                return;
+            }
             let began = Instant::now();
             let ending = match lane {
-                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.apart(batch, wait).await,
-                Lane::Shared => self.closer.together(batch).await,
-                Lane::Alone => self.closer.apart(batch, wait).await,
+                Lane::Shared if self.inbox.held_within(HELD_LATELY) => self.closer.apart(sorted.go, wait).await,
+                Lane::Shared => self.closer.together(sorted.go).await,
+                Lane::Alone => self.closer.apart(sorted.go, wait).await,
             };
             match ending {
                 Ending::Looked(looked) => {

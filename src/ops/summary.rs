@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    close::{Inbox, Stats, Summary},
+    close::{Inbox, Stats, Summary, Why},
     order::Trigger::{Expired, Pacer, Sweep},
     store::Store,
 };
@@ -72,6 +72,7 @@ impl Summaries {
             dropped = summary.dropped,
             subscribed = *self.subscribed.borrow(),
             waiting = self.inbox.waiting(),
+            disputed = self.inbox.waits(Why::Disputed),
             held,
             dead_letters,
             "{message}"

@@ -10,12 +10,13 @@ use fred::{
     clients::Client,
     error::Error,
     interfaces::{ClientLike, ConfigInterface, KeysInterface, StreamsInterface},
-    types::{Expiration, config::Options},
+    types::{Expiration, Value, config::Options},
 };
 
 use super::{
     connection::PATIENCE,
     error::{RedisError, Result, Said},
+    expiry::{Expiries, Expiry},
     server::{Server, fields},
     supervisor::Supervisor,
 };
@@ -82,6 +83,29 @@ impl Commands {
         let answer = self.supervisor.run(&self.on_orders("+exists"), limit, command).await;
         self.supervisor.note("exists", answer.as_ref().err());
         answer
+    }
+
+    /// When these keys are to expire, and the server's clock, by one pipeline.
+    ///
+    /// # Errors
+    /// Says why Redis did not answer within `limit`, the wait for a connection included.
+    pub async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries> {
+        let command = async |client: Client| {
+            let options = Options { timeout: Some(limit), ..Options::default() };
+            let pipeline = client.pipeline().with_options(&options);
+            pipeline.custom::<(), _>(fred::cmd!("TIME"), Vec::<String>::new()).await?;
+            for key in keys {
+                pipeline.pttl::<(), _>(key).await?;
+            }
+            let mut answers = pipeline.all::<Vec<Value>>().await?.into_iter();
+            let (seconds, micros): (i64, i64) = answers.next().unwrap_or(Value::Null).convert()?;
+            let now = seconds * 1_000_000 + micros;
+            let keys: fred::prelude::FredResult<Vec<Expiry>> = answers.map(|ttl| Ok(Expiry::of(ttl.convert()?, now))).collect();
+            Ok(Expiries { now, keys: keys? })
+        };
+        let needs = self.on_orders("+time +pttl");
+        let answer = self.supervisor.run(&needs, limit, command);
+        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(RedisError::timed_out(limit)))
     }
 
     /// Writes a key that expires.
@@ -185,6 +209,16 @@ impl Commands {
         let (seconds, micros): (i64, i64) =
             self.run("+time", async |client| client.custom(fred::cmd!("TIME"), Vec::<String>::new()).await).await?;
         Ok(seconds * 1_000_000 + micros)
+    }
+
+    /// A few hundred keys, whichever come first.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn some_keys(&self) -> Result<Vec<String>> {
+        let scan = async |client: Client| client.custom(fred::cmd!("SCAN"), vec!["0", "COUNT", "500"]).await;
+        let (_, keys): (String, Vec<String>) = self.run("+scan", scan).await?;
+        Ok(keys)
     }
 
     /// A section of INFO, as its fields.

@@ -85,7 +85,9 @@ impl RedisError {
         Self::Unreachable(Said::new(reason, "start Redis, or fix redis.url"))
     }
 
-    pub(super) fn timed_out(limit: std::time::Duration) -> Self {
+    /// Nobody has answered within this time.
+    #[must_use]
+    pub fn timed_out(limit: std::time::Duration) -> Self {
         Self::unreachable(format!("no answer within {}", humantime::format_duration(limit)))
     }
 

@@ -218,6 +218,10 @@ impl<D: Dialect> Store for Table<D> {
         Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
     }
 
+    fn zone_matters(&self) -> bool {
+        self.schema().fragments.described.zone_matters
+    }
+
     async fn zone_changed(&self) -> Result<Option<String>> {
         let changed = self.zones_change().await?;
         self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));

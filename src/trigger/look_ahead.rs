@@ -19,6 +19,7 @@ use crate::{
         pages::{PageRead, Pages},
         rest::{Cost, Rest, SLOW},
         slow::{self, Turns},
+        witness::Witness,
     },
 };
 
@@ -35,6 +36,8 @@ pub struct LookAhead {
     pub store: Arc<dyn Store>,
     /// Who remembers which of them were settled.
     pub inbox: Arc<Inbox>,
+    /// Who compares them with their keys before that.
+    pub witness: Option<Arc<Witness>>,
     /// Who waits for them to fall due.
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// How far ahead, how many at a time.
@@ -127,6 +130,9 @@ impl LookAhead {
             let Some(deadline) = row.deadline else { continue };
             self.inbox.reopen(&row.id, page.asked);
             upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered) });
+        }
+        if let Some(witness) = &self.witness {
+            witness.foresee(upcoming.iter().map(|order| (order.id.clone(), order.deadline)).collect());
         }
         if !upcoming.is_empty() {
             // Fails only when the pacer has stopped, and then so do we.

@@ -150,6 +150,10 @@ impl Store for Table {
         Ok(Vec::new())
     }
 
+    fn zone_matters(&self) -> bool {
+        false
+    }
+
     async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
         unimplemented!()
     }
@@ -189,6 +193,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
     let look_ahead = LookAhead {
         store: Arc::clone(&store),
         inbox: Arc::clone(&inbox),
+        witness: None,
         upcoming,
         settings: settings.clone(),
         turns: Arc::clone(&turns),

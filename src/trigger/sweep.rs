@@ -179,7 +179,7 @@ impl Sweep {
                 found.step_in = Some(found.step_in.map_or(at, |before| before.min(at)));
                 continue;
             }
-            while self.inbox.offer_found(&row.id, Trigger::Sweep, page.asked) == Offer::Full {
+            while self.inbox.offer_found(row, Trigger::Sweep, page.asked) == Offer::Full {
                 self.inbox.space().await;
             }
         }

@@ -10,6 +10,8 @@ mod logins;
 mod obstacles;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
+/// Rows and keys that contradict each other.
+mod witnesses;
 
 use serde_json::Value;
 

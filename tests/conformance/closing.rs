@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use order_closer::{
-    close::{Closer, Ending, Looked, Outcome, Pending},
+    close::{Clearances, Cleared, Closer, Ending, Looked, Outcome, Pending, Sorted},
     order::{OrderId, Trigger},
     store::{Store, StoreError},
 };
@@ -17,17 +17,22 @@ pub(super) async fn look(store: &Arc<dyn Store>, ids: Vec<OrderId>, trigger: Tri
     let closer = Closer::new(Arc::clone(store));
     let batch = ids.into_iter().map(|id| Pending::new(id, trigger)).collect();
     let mut looked = Vec::new();
-    match closer.together(batch).await {
+    match closer.together(cleared(batch)).await {
         Ending::Looked(all) => looked.extend(all),
         Ending::Failed { batch, .. } => {
             for pending in batch {
-                looked.extend(closer.one(pending).await?);
+                looked.extend(closer.one(cleared(vec![pending])).await?);
             }
         }
         Ending::Unavailable { fault, .. } => return Err(fault),
     }
     looked.sort_by(|one, other| one.pending.id.cmp(&other.pending.id));
     Ok(looked)
+}
+
+/// Nobody is asked about these.
+fn cleared(batch: Vec<Pending>) -> Cleared {
+    Sorted::by_knowledge(&Clearances::default(), batch).go
 }
 
 /// How each look ended, in the order of the ids; what keeps all from being looked at holds them all.

@@ -57,6 +57,8 @@ mod tables;
 mod together;
 /// Receivers of events that fail in every way.
 mod webhooks;
+/// Rows and keys that contradict each other.
+mod witnesses;
 
 use crate::support::{Daemon, Settings, shop::Outcome};
 
@@ -89,7 +91,7 @@ macro_rules! on_each_database {
 use on_each_database;
 
 /// Starts a daemon, and waits until it listens.
-async fn listening(settings: &Settings) -> Daemon {
+pub async fn listening(settings: &Settings) -> Daemon {
     let daemon = Daemon::start(settings);
     daemon.until_logged("listening for expired keys").await;
     daemon

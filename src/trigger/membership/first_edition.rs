@@ -46,7 +46,7 @@ impl FirstEdition {
 
 /// The name that the first edition gives to its group: the hash of a text as that edition's own parts were printed.
 fn group(config: &Config) -> String {
-    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _ } = &config.orders;
+    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
     let Database { url, time_zone, timeout: _ } = &config.database;
     let text = url.to_string();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));

@@ -1,0 +1,253 @@
+//! What every order passes before its transaction, whoever brought it.
+//!
+//! The row decides whether an order is due; a [`Clearance`] may know of a reason to wait all the same, from elsewhere than
+//! the orders database. What it knows already it says at once. What it has to ask for is asked off the workers, so that
+//! no answer that is slow to come delays an order that needs none.
+//!
+//! Guarantees:
+//!
+//! - The [`crate::close::Closer`] takes only what is [`Cleared`], and only a clearance makes that.
+//! - An order that is to wait is in no batch, no lane and no worker's way. The inbox keeps it until its time has come, or
+//!   until its row is found with another deadline, and then it passes here once more.
+//! - Several clearances compose: an order goes on when all let it, and later ones aren't asked about one that waits.
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use crate::close::Pending;
+
+/// Why an order waits that its row calls due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Its key is to expire later: the two contradict each other.
+    Disputed,
+}
+
+/// What becomes of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// It may be closed, if its row says so under its lock.
+    Go,
+    /// It is to wait until then, and to pass here again.
+    Wait {
+        /// Until when, at the latest.
+        until: Instant,
+        /// Why.
+        why: Why,
+    },
+}
+
+/// Lets orders go on to their transaction, or wait.
+#[async_trait]
+pub trait Clearance: fmt::Debug + Send + Sync {
+    /// What is known of each of these orders, in their order, without asking anybody; `None` for those to be asked about.
+    fn known(&self, orders: &[Pending]) -> Vec<Option<Leave>>;
+
+    /// Asks about each of these orders, and says of each, in their order, what becomes of it: within a limit of its own, whoever
+    /// does not answer.
+    async fn ask(&self, orders: &[Pending]) -> Vec<Leave>;
+}
+
+/// Orders that have passed.
+#[derive(Debug, Clone, Default)]
+pub struct Cleared(Vec<Pending>);
+
+impl Cleared {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The orders, each with the word that it has passed.
+    pub(super) fn into_cleared(mut self) -> Vec<Pending> {
+        self.0.iter_mut().for_each(|pending| pending.cleared = true);
+        self.0
+    }
+
+    /// The orders, for one transaction: whichever of them needs another passes once more.
+    pub(super) fn into_orders(mut self) -> Vec<Pending> {
+        self.0.iter_mut().for_each(|pending| pending.cleared = false);
+        self.0
+    }
+}
+
+/// An order that waits.
+#[derive(Debug, Clone)]
+pub struct PutOff {
+    /// The order.
+    pub pending: Pending,
+    /// Until when, at the latest.
+    pub until: Instant,
+    /// Why.
+    pub why: Why,
+}
+
+/// A batch, sorted by what becomes of its orders.
+#[derive(Debug, Default)]
+pub struct Sorted {
+    /// These may go on.
+    pub go: Cleared,
+    /// These wait.
+    pub wait: Vec<PutOff>,
+    /// These are to be asked about.
+    pub ask: Vec<Pending>,
+}
+
+impl Sorted {
+    /// Sorts a batch by what is known at once.
+    #[must_use]
+    pub fn by_knowledge(clearance: &dyn Clearance, batch: Vec<Pending>) -> Self {
+        let mut sorted = Self::default();
+        let (cleared, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| pending.cleared);
+        sorted.go.0 = cleared;
+        let known = clearance.known(&batch);
+        batch.into_iter().zip(known).for_each(|(pending, leave)| sorted.add(pending, leave));
+        sorted
+    }
+
+    /// Asks about these orders, and sorts them by the answers.
+    pub async fn by_asking(clearance: &dyn Clearance, batch: Vec<Pending>) -> Self {
+        let mut sorted = Self::default();
+        if !batch.is_empty() {
+            let leaves = clearance.ask(&batch).await;
+            batch.into_iter().zip(leaves).for_each(|(pending, leave)| sorted.add(pending, Some(leave)));
+        }
+        sorted
+    }
+
+    /// Sorts a batch, and waits for whatever has to be asked; nothing is left to ask.
+    pub async fn wholly(clearance: &dyn Clearance, batch: Vec<Pending>) -> Self {
+        let mut sorted = Self::by_knowledge(clearance, batch);
+        let asked = Self::by_asking(clearance, std::mem::take(&mut sorted.ask)).await;
+        sorted.go.0.extend(asked.go.0);
+        sorted.wait.extend(asked.wait);
+        sorted
+    }
+
+    fn add(&mut self, pending: Pending, leave: Option<Leave>) {
+        match leave {
+            Some(Leave::Go) => self.go.0.push(pending),
+            Some(Leave::Wait { until, why }) => self.wait.push(PutOff { pending, until, why }),
+            None => self.ask.push(pending),
+        }
+    }
+}
+
+/// Several clearances, one after the other; none lets everything go.
+#[derive(Debug, Clone, Default)]
+pub struct Clearances(Vec<Arc<dyn Clearance>>);
+
+impl Clearances {
+    /// One more, after the others.
+    #[must_use]
+    pub fn and(mut self, clearance: Option<Arc<impl Clearance + 'static>>) -> Self {
+        self.0.extend(clearance.map(|clearance| clearance as Arc<dyn Clearance>));
+        self
+    }
+}
+
+#[async_trait]
+impl Clearance for Clearances {
+    fn known(&self, orders: &[Pending]) -> Vec<Option<Leave>> {
+        let mut known = vec![Some(Leave::Go); orders.len()];
+        for clearance in &self.0 {
+            for (so_far, here) in known.iter_mut().zip(clearance.known(orders)) {
+                *so_far = match (*so_far, here) {
+                    (Some(wait @ Leave::Wait { .. }), _) | (_, Some(wait @ Leave::Wait { .. })) => Some(wait),
+                    (Some(Leave::Go), Some(Leave::Go)) => Some(Leave::Go),
+                    (None, _) | (_, None) => None,
+                };
+            }
+        }
+        known
+    }
+
+    async fn ask(&self, orders: &[Pending]) -> Vec<Leave> {
+        let mut leaves = vec![Leave::Go; orders.len()];
+        for clearance in &self.0 {
+            let going: Vec<usize> = (0..orders.len()).filter(|at| leaves[*at] == Leave::Go).collect();
+            let asked: Vec<Pending> = going.iter().map(|at| orders[*at].clone()).collect();
+            let mut unknown = Vec::new();
+            for (at, known) in going.into_iter().zip(clearance.known(&asked)) {
+                match known {
+                    Some(leave) => leaves[at] = leave,
+                    None => unknown.push(at),
+                }
+            }
+            if !unknown.is_empty() {
+                let asked: Vec<Pending> = unknown.iter().map(|at| orders[*at].clone()).collect();
+                unknown.into_iter().zip(clearance.ask(&asked).await).for_each(|(at, leave)| leaves[at] = leave);
+            }
+        }
+        leaves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::HashMap,
+        sync::{Mutex, PoisonError},
+    };
+
+    use super::*;
+    use crate::order::{OrderId, Trigger};
+
+    /// Knows of some orders, and answers for all others that they may go; notes whom it was asked about.
+    #[derive(Debug, Default)]
+    struct Knows {
+        known: HashMap<&'static str, Leave>,
+        asked: Mutex<Vec<String>>,
+    }
+
+    impl Knows {
+        fn asked(&self) -> Vec<String> {
+            self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        }
+    }
+
+    #[async_trait]
+    impl Clearance for Knows {
+        fn known(&self, orders: &[Pending]) -> Vec<Option<Leave>> {
+            orders.iter().map(|order| self.known.get(order.id.as_str()).copied()).collect()
+        }
+
+        async fn ask(&self, orders: &[Pending]) -> Vec<Leave> {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.extend(orders.iter().map(|order| order.id.to_string()));
+            vec![Leave::Go; orders.len()]
+        }
+    }
+
+    fn batch(ids: &[&str]) -> Vec<Pending> {
+        ids.iter().map(|id| Pending::new(OrderId::from_database(id), Trigger::Sweep)).collect()
+    }
+
+    fn ids(orders: &[Pending]) -> Vec<&str> {
+        orders.iter().map(|order| order.id.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn an_order_goes_when_all_let_it_and_nobody_is_asked_about_one_that_waits() {
+        let wait = Leave::Wait { until: Instant::now(), why: Why::Disputed };
+        let first = Arc::new(Knows { known: HashMap::from([("1", Leave::Go), ("2", wait), ("3", Leave::Go)]), ..Knows::default() });
+        let second = Arc::new(Knows { known: HashMap::from([("1", Leave::Go), ("4", wait)]), ..Knows::default() });
+        let all = Clearances::default().and(Some(first.clone())).and(Some(second.clone()));
+        let mut sorted = Sorted::by_knowledge(&all, batch(&["1", "2", "3", "4", "5"]));
+        assert_eq!((ids(&sorted.go.0), ids(&sorted.ask)), (vec!["1"], vec!["3", "5"]));
+        assert_eq!(sorted.wait.iter().map(|held| held.pending.id.as_str()).collect::<Vec<_>>(), ["2", "4"]);
+
+        let asked = Sorted::by_asking(&all, std::mem::take(&mut sorted.ask)).await;
+        assert_eq!(ids(&asked.go.0), ["3", "5"]);
+        assert_eq!((first.asked(), second.asked()), (vec!["5".to_owned()], vec!["3".to_owned(), "5".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn where_nobody_objects_all_go() {
+        let sorted = Sorted::wholly(&Clearances::default(), batch(&["1", "2"])).await;
+        assert_eq!((sorted.go.0.len(), sorted.wait.len(), sorted.ask.len()), (2, 0, 0));
+    }
+}

@@ -1,0 +1,367 @@
+//! The witness beside a Redis and a table of its own, on a clock of its own.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tokio::time::{advance, sleep};
+
+use super::*;
+
+const SECOND: i64 = 1_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+
+/// What Redis does when it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Answers,
+    /// After so long.
+    Slow(Duration),
+    Silent,
+    Refuses,
+}
+
+/// A Redis whose clock shows zero when it is made.
+#[derive(Debug)]
+struct Shop {
+    born: Instant,
+    mood: Mutex<Mood>,
+    run: Mutex<String>,
+    keys: Mutex<HashMap<String, Option<i64>>>,
+    rows: Mutex<HashMap<OrderId, i64>>,
+    asked: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shop {
+    fn now(&self) -> i64 {
+        i64::try_from(self.born.elapsed().as_micros()).expect("no test is that long")
+    }
+
+    fn set_key(&self, number: usize, at: i64) {
+        lock(&self.keys).insert(format!("order_{number}"), Some(at));
+    }
+
+    fn is(&self, mood: Mood) {
+        *lock(&self.mood) = mood;
+    }
+
+    /// Restarted without data.
+    fn restarts_empty(&self) {
+        lock(&self.keys).clear();
+        lock(&self.run).push('+');
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// The shop as the witness sees it.
+#[derive(Debug)]
+struct Seen(Arc<Shop>);
+
+#[async_trait]
+impl Keys for Seen {
+    async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered> {
+        let shop = &self.0;
+        shop.asked.fetch_add(keys.len(), Ordering::Relaxed);
+        let away = || Unanswered::Away("silence".into());
+        let mood = *lock(&shop.mood);
+        match mood {
+            Mood::Answers => {}
+            Mood::Slow(time) if time < limit => sleep(time).await,
+            Mood::Slow(_) | Mood::Silent => {
+                sleep(limit).await;
+                return Err(away());
+            }
+            Mood::Refuses => return Err(Unanswered::Denied("NOPERM".into())),
+        }
+        let now = shop.now();
+        let known = lock(&shop.keys);
+        let expiry = |key: &String| match known.get(key) {
+            None => Expiry::NoKey,
+            Some(None) => Expiry::Never,
+            Some(Some(at)) if *at <= now => Expiry::NoKey,
+            Some(Some(at)) => Expiry::At(*at),
+        };
+        Ok(Expiries { now, keys: keys.iter().map(expiry).collect() })
+    }
+
+    async fn run_id(&self) -> Option<String> {
+        Some(lock(&self.0.run).clone())
+    }
+}
+
+#[async_trait]
+impl Rows for Seen {
+    async fn due(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
+        let (rows, now) = (lock(&self.0.rows), self.0.now());
+        let due = ids.iter().filter_map(|id| Some((id.clone(), *rows.get(id)?))).filter(|(_, deadline)| *deadline <= now);
+        Ok(due.collect())
+    }
+}
+
+fn shop() -> (Arc<Shop>, Arc<Witness>) {
+    let shop = Arc::new(Shop {
+        born: Instant::now(),
+        mood: Mutex::new(Mood::Answers),
+        run: Mutex::new("a".into()),
+        keys: Mutex::default(),
+        rows: Mutex::default(),
+        asked: AtomicUsize::new(0),
+    });
+    let mapping = Mapping { zone_matters: true, plus: None };
+    let witness = Witness::new("order_", Arc::new(Seen(Arc::clone(&shop))), Arc::new(Seen(Arc::clone(&shop))), mapping);
+    (shop, Arc::new(witness))
+}
+
+fn id(number: usize) -> OrderId {
+    OrderId::from_database(&number.to_string())
+}
+
+fn found(number: usize, deadline: i64) -> Pending {
+    Pending::new(id(number), Trigger::Sweep).with_deadline(Some(deadline))
+}
+
+/// What becomes of an order after whatever has to be asked; how long it waits, if it does.
+async fn passes(witness: &Witness, order: Pending) -> Option<Duration> {
+    let known = witness.known(std::slice::from_ref(&order)).remove(0);
+    let leave = match known {
+        Some(leave) => leave,
+        None => witness.ask(&[order]).await.remove(0),
+    };
+    match leave {
+        Leave::Go => None,
+        Leave::Wait { until, .. } => Some(until - Instant::now()),
+    }
+}
+
+/// Lets a batch of orders be known, of which each key expires so much later than the row says.
+async fn differ(shop: &Shop, witness: &Witness, numbers: std::ops::Range<usize>, by: i64) {
+    let due = shop.now() - SECOND;
+    for number in numbers {
+        shop.set_key(number, due + by);
+        passes(witness, found(number, due)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_is_disputed_when_its_key_outlives_its_deadline_by_more_than_a_minute() {
+    let (shop, witness) = shop();
+    shop.set_key(1, MINUTE);
+    shop.set_key(2, MINUTE + 1);
+    lock(&shop.keys).insert("order_3".into(), None);
+    assert_eq!(passes(&witness, found(1, 0)).await, None, "a minute is tolerated");
+    assert_eq!(passes(&witness, found(2, 0)).await, Some(Duration::from_micros(60_000_001)));
+    assert_eq!(passes(&witness, found(3, 0)).await, None, "a key without TTL says nothing");
+    assert_eq!(passes(&witness, found(4, 0)).await, None, "nor does one that isn't there");
+}
+
+/// The answer comes before the deadline, and the deadline waits for none.
+#[tokio::test(start_paused = true)]
+async fn the_deadline_waits_for_no_answer() {
+    let (shop, witness) = shop();
+    shop.is(Mood::Slow(Duration::from_millis(200)));
+    shop.set_key(1, HOUR);
+    let pacer = || Pending::new(id(1), Trigger::Pacer);
+    witness.foresee(vec![(id(1), SECOND)]);
+    assert_eq!(witness.known(&[pacer()]), [Some(Leave::Go)], "no answer yet");
+    sleep(Duration::from_millis(300)).await;
+    assert!(matches!(witness.known(&[pacer()])[..], [Some(Leave::Wait { .. })]), "it is disputed");
+    let asked = shop.asked();
+    witness.foresee(vec![(id(1), SECOND)]);
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(shop.asked(), asked, "asked once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_question_ends_after_300_ms_and_the_next_ones_at_once() {
+    let (shop, witness) = shop();
+    assert_eq!(passes(&witness, found(1, 0)).await, None);
+    shop.is(Mood::Silent);
+    let began = Instant::now();
+    assert_eq!(passes(&witness, found(2, 0)).await, None);
+    assert_eq!(began.elapsed(), Duration::from_millis(300));
+    assert_eq!(passes(&witness, found(3, 0)).await, None);
+    assert_eq!(began.elapsed(), Duration::from_millis(300), "Redis counts as away");
+    shop.is(Mood::Answers);
+    advance(Duration::from_secs(1)).await;
+    shop.set_key(4, HOUR);
+    assert!(passes(&witness, found(4, 0)).await.is_some(), "and is asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_start_a_connection_is_waited_for() {
+    let (shop, witness) = shop();
+    shop.is(Mood::Slow(Duration::from_secs(2)));
+    shop.set_key(1, HOUR);
+    assert!(passes(&witness, found(1, 0)).await.is_some());
+}
+
+/// Whatever becomes of Redis or the key: flushed, restarted, gone.
+#[tokio::test(start_paused = true)]
+async fn what_is_disputed_waits_until_its_keys_moment_or_until_its_row_changes() {
+    for mishap in [
+        Shop::restarts_empty,
+        |shop: &Shop| lock(&shop.keys).clear(),
+        |shop: &Shop| shop.is(Mood::Silent),
+        |shop: &Shop| shop.is(Mood::Refuses),
+    ] {
+        let (shop, witness) = shop();
+        shop.set_key(1, HOUR);
+        assert_eq!(passes(&witness, found(1, 0)).await, Some(Duration::from_hours(1)));
+        mishap(&shop);
+        for minutes in [0, 30, 59] {
+            advance(Duration::from_mins(minutes) - shop.born.elapsed().min(Duration::from_mins(minutes))).await;
+            assert!(passes(&witness, found(1, 0)).await.is_some(), "after {minutes} minutes");
+        }
+        assert_eq!(passes(&witness, found(1, SECOND)).await, None, "its row has changed");
+        advance(Duration::from_mins(1)).await;
+        assert_eq!(passes(&witness, found(1, 0)).await, None, "its key's moment has come");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_put_off_meanwhile_is_heard_again() {
+    let (shop, witness) = shop();
+    shop.set_key(1, HOUR);
+    assert!(passes(&witness, found(1, 0)).await.is_some());
+    shop.set_key(1, 2 * HOUR);
+    advance(Duration::from_hours(1)).await;
+    assert_eq!(passes(&witness, found(1, 0)).await, Some(Duration::from_hours(1)));
+}
+
+/// Of a hint's order, or one that somebody names, the row has not been read yet.
+#[tokio::test(start_paused = true)]
+async fn the_row_is_read_where_only_the_key_is_known() {
+    let (shop, witness) = shop();
+    advance(Duration::from_hours(1)).await;
+    for (number, deadline) in [(1, 0), (2, HOUR - SECOND), (3, 3 * HOUR)] {
+        lock(&shop.rows).insert(id(number), deadline);
+        shop.set_key(number, HOUR + 30 * SECOND);
+    }
+    for trigger in [Trigger::Expired, Trigger::Request] {
+        assert!(passes(&witness, Pending::new(id(1), trigger)).await.is_some(), "due for an hour");
+        assert_eq!(passes(&witness, Pending::new(id(2), trigger)).await, None, "within a minute");
+        assert_eq!(passes(&witness, Pending::new(id(3), trigger)).await, None, "not due, as the transaction will say");
+        assert_eq!(passes(&witness, Pending::new(id(4), trigger)).await, None, "no key, and no order");
+    }
+    shop.is(Mood::Silent);
+    assert!(passes(&witness, found(1, 0)).await.is_some(), "that was a dispute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_rows_and_keys_differ_as_a_whole_an_order_without_a_known_key_waits_for_the_difference() {
+    let (shop, witness) = shop();
+    differ(&shop, &witness, 0..10, 8 * HOUR).await;
+    assert_eq!(passes(&witness, found(20, shop.now())).await, None, "Redis is there, and has no such key");
+
+    shop.is(Mood::Silent);
+    let deadline = shop.now();
+    assert!(passes(&witness, found(21, deadline)).await.expect("it waits") > Duration::from_secs(8 * 3_600 - 10));
+    assert!(passes(&witness, Pending::new(id(22), Trigger::Pacer).with_deadline(Some(deadline))).await.is_some(), "at its deadline, too");
+    assert_eq!(passes(&witness, found(23, deadline - 8 * HOUR)).await, None, "due for longer than the two differ");
+
+    shop.is(Mood::Answers);
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(passes(&witness, found(24, deadline)).await, None, "the same Redis is back");
+
+    shop.restarts_empty();
+    assert!(passes(&witness, found(25, deadline)).await.is_some(), "its key may have been lost in the restart");
+    lock(&shop.rows).insert(id(26), deadline);
+    assert!(passes(&witness, Pending::new(id(26), Trigger::Request)).await.is_some(), "and so with one whose row nobody has read");
+    assert_eq!(passes(&witness, found(27, deadline - 8 * HOUR)).await, None);
+
+    // Somebody has mended the mapping.
+    let due = shop.now() - SECOND;
+    for number in 100..200 {
+        shop.set_key(number, due + 2 * SECOND);
+        assert_eq!(passes(&witness, found(number, due)).await, None);
+    }
+    assert_eq!(passes(&witness, found(28, shop.now())).await, None, "rows and keys agree again");
+}
+
+/// A few disputes are no reason to doubt the others.
+#[tokio::test(start_paused = true)]
+async fn single_disputes_concern_nobody_else() {
+    let (shop, witness) = shop();
+    differ(&shop, &witness, 0..30, 0).await;
+    differ(&shop, &witness, 30..50, 8 * HOUR).await;
+    shop.is(Mood::Silent);
+    assert_eq!(passes(&witness, found(60, shop.now())).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_ask_rows_decide_and_nobody_asks_all_the_time() {
+    let (shop, witness) = shop();
+    shop.is(Mood::Refuses);
+    shop.set_key(1, HOUR);
+    for _ in 0..100 {
+        assert_eq!(passes(&witness, found(1, 0)).await, None);
+        advance(Duration::from_millis(100)).await;
+    }
+    assert_eq!(shop.asked(), 1);
+}
+
+/// Redis comes and goes, loses keys and forgets all, hints and sweeps come in any order: an order whose key was seen to
+/// contradict its row, seconds before or when somebody brought it, never passes before the key's moment; and it does then.
+#[tokio::test(start_paused = true)]
+async fn whatever_happens_a_disputed_order_waits_for_its_keys_moment_and_no_longer() {
+    for seed in 0..300 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let (shop, witness) = shop();
+        let by = random.random_range(2..600) * MINUTE;
+        let count = random.random_range(1..40);
+        let mut known = HashMap::new();
+        for number in 0..count {
+            let deadline = shop.now() + random.random_range(-MINUTE..MINUTE);
+            shop.set_key(number, deadline + by);
+            lock(&shop.rows).insert(id(number), deadline);
+            if random.random_bool(0.5) {
+                witness.foresee(vec![(id(number), deadline)]);
+                sleep(Duration::from_millis(1)).await;
+            } else {
+                passes(&witness, found(number, deadline)).await;
+            }
+            known.insert(number, deadline);
+        }
+        let end = shop.now() + by + 2 * MINUTE;
+        while shop.now() < end {
+            advance(Duration::from_micros(u64::try_from(by / 17).expect("positive"))).await;
+            match random.random_range(0..6) {
+                0 => shop.is(Mood::Silent),
+                1 => shop.is(Mood::Refuses),
+                2 => shop.is(Mood::Slow(Duration::from_millis(random.random_range(0..400)))),
+                3 => shop.restarts_empty(),
+                4 => lock(&shop.keys).clear(),
+                _ => shop.is(Mood::Answers),
+            }
+            let number = random.random_range(0..count);
+            let deadline = known[&number];
+            let order = match random.random_range(0..3) {
+                0 => found(number, deadline),
+                1 => Pending::new(id(number), Trigger::Expired),
+                _ => Pending::new(id(number), Trigger::Pacer),
+            };
+            let waits = passes(&witness, order.clone()).await;
+            let left = deadline + by - shop.now();
+            if deadline <= shop.now() {
+                assert!(left <= 0 || waits.is_some(), "seed {seed}: {order:?} passes {left} us too early");
+            }
+            assert!(waits.is_none_or(|waits| waits <= micros(left) + LIMIT), "seed {seed}: {order:?} waits {waits:?} of {left} us");
+        }
+        for (number, deadline) in known {
+            assert_eq!(passes(&witness, found(number, deadline)).await, None, "seed {seed}");
+        }
+    }
+}
