@@ -193,6 +193,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
     let look_ahead = LookAhead {
         store: Arc::clone(&store),
         inbox: Arc::clone(&inbox),
+        witness: None,
         upcoming,
         witness: None,
         settings: settings.clone(),
