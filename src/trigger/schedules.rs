@@ -193,7 +193,6 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
     let look_ahead = LookAhead {
         store: Arc::clone(&store),
         inbox: Arc::clone(&inbox),
-        witness: None,
         upcoming,
         witness: None,
         settings: settings.clone(),
