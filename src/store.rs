@@ -206,6 +206,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn catalogue(&self) -> Result<Catalogue, StoreError>;
 
+    /// Counts orders of each kind: all of a small table, some of a large one. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted; a table without indexes may be too large to be counted in time.
+    async fn census(&self) -> Result<Census, StoreError>;
+
     /// Reads the rows of these orders as last committed, outside of any transaction, those included that `orders.filter`
     /// hides. Locks nothing.
     ///

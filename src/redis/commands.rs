@@ -105,7 +105,9 @@ impl Commands {
         };
         let needs = self.on_orders("+time +pttl");
         let answer = self.supervisor.run(&needs, limit, command);
-        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(RedisError::timed_out(limit)))
+        let answer = tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(RedisError::timed_out(limit)));
+        self.supervisor.note("pttl", answer.as_ref().err());
+        answer
     }
 
     /// Writes a key that expires.

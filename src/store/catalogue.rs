@@ -35,8 +35,6 @@ pub struct Catalogue {
     pub id_is_unique: bool,
     /// A deadline of an unpaid order, if there is any.
     pub sample: Option<SampleDeadline>,
-    /// How many orders there are of each kind, if that could be counted in time.
-    pub census: Option<Census>,
     /// An unpaid order that the sweep comes across after its deadline only, for its text has a zone further east
     /// than the one by which the sweep goes.
     pub swept_late: Option<SampleDeadline>,
@@ -177,13 +175,7 @@ impl Described {
         Self { columns, time_zone, zone_matters, obstacles }
     }
 
-    pub(super) fn catalogue(
-        &self,
-        clock: ClockReading,
-        sample: Option<SampleDeadline>,
-        census: Option<Census>,
-        findings: Findings,
-    ) -> Catalogue {
+    pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {
         let Findings {
             product,
             table,
@@ -216,7 +208,6 @@ impl Described {
             time_zone: self.time_zone.clone(),
             zone_matters: self.zone_matters,
             sample,
-            census,
             swept_late,
             odd_deadlines,
         }

@@ -210,9 +210,11 @@ impl<D: Dialect> Store for Table<D> {
         let sample = session.execute(statements.sample.clone()).await?;
         let sample = sample.first().map(SampleDeadline::read::<D::Driver>).transpose().map_err(sorted::<D>)?;
         let findings = self.dialect.findings(&mut session, table, fragments).await?;
-        // A table without indexes may be too large to be counted in time.
-        let census = census(&mut session, statements).await.ok();
-        Ok(fragments.described.catalogue(clock, sample, census, findings))
+        Ok(fragments.described.catalogue(clock, sample, findings))
+    }
+
+    async fn census(&self) -> Result<Census> {
+        census(&mut self.connections.read().await?, &self.schema().statements).await
     }
 
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {

@@ -25,7 +25,8 @@ use crate::{
     config::{Retry, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction, Window,
+        Catalogue, Census, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction,
+        Window,
     },
 };
 
@@ -144,6 +145,10 @@ impl Store for Table {
 
     async fn catalogue(&self) -> Result<Catalogue, StoreError> {
         Err(StoreError::TimedOut("too long".into()))
+    }
+
+    async fn census(&self) -> Result<Census, StoreError> {
+        unimplemented!()
     }
 
     async fn look(&self, _ids: &[OrderId]) -> Result<Vec<Row>, StoreError> {

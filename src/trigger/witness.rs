@@ -34,7 +34,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{Clearance, Leave, Pending, Why},
     config::{Config, Disputed, Span},
-    order::{OrderId, Trigger, Verdict, judge},
+    order::{OrderId, Row, Trigger},
     redis::{Commands, Expiries, Expiry, RedisError},
     store::{Store, StoreError},
     trigger::witness::{
@@ -105,19 +105,20 @@ impl Keys for Commands {
 /// Who knows the rows of orders.
 #[async_trait]
 pub trait Rows: fmt::Debug + Send + Sync {
-    /// The deadlines of those of these orders that are unpaid and due.
+    /// The deadlines of those of these orders that are unpaid. Those that are not due yet, too: one may fall due before its
+    /// transaction begins.
     ///
     /// # Errors
     /// As the database says.
-    async fn due(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError>;
+    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError>;
 }
 
 #[async_trait]
 impl Rows for Arc<dyn Store> {
-    async fn due(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
-        let rows = self.look(ids).await?;
-        let due = rows.into_iter().filter(|row| matches!(judge(self.unpaid(), Some(row)), Verdict::Close { .. } | Verdict::Locked));
-        Ok(due.filter_map(|row| Some((row.id, row.deadline?))).collect())
+    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
+        let unpaid = |row: &Row| row.status.as_ref().is_some_and(|status| self.unpaid().contains(status));
+        let rows = self.look(ids).await?.into_iter().filter(unpaid);
+        Ok(rows.filter_map(|row| Some((row.id, row.deadline?))).collect())
     }
 }
 
@@ -210,13 +211,13 @@ impl Witness {
         Some(keys)
     }
 
-    /// The deadlines of those of these orders that are due, where what is known of the key does not suffice without.
+    /// The deadlines of those of these orders that are unpaid, where what is known of the key does not suffice without.
     async fn read(&self, orders: &[&Pending]) -> Result<HashMap<OrderId, i64>, StoreError> {
         if orders.is_empty() {
             return Ok(HashMap::new());
         }
         let ids: Vec<OrderId> = orders.iter().map(|order| order.id.clone()).collect();
-        self.rows.due(&ids).await
+        self.rows.deadlines(&ids).await
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -251,16 +252,16 @@ impl Clearance for Witness {
         };
         let read = self.read(&unread).await;
         let mut state = self.lock();
-        if let Ok(due) = &read {
-            state.were_read(due, now, &self.mapping);
+        if let Ok(unpaid) = &read {
+            state.were_read(unpaid, now, &self.mapping);
         }
         let leave = |(order, key): (&Pending, &Option<Key>)| {
             if order.deadline.is_some() || !state.needs_deadline(*key, now) {
                 return state.decide(*key, order.deadline, now);
             }
             match &read {
-                // Whoever is not due, or is no order, is none to dispute about.
-                Ok(due) => due.get(&order.id).map_or(Leave::Go, |deadline| state.decide(*key, Some(*deadline), now)),
+                // Whoever is paid, or is no order, is none to dispute about.
+                Ok(unpaid) => unpaid.get(&order.id).map_or(Leave::Go, |deadline| state.decide(*key, Some(*deadline), now)),
                 Err(_) => Leave::Wait { until: now + UNREAD, why: Why::Disputed },
             }
         };
@@ -311,7 +312,10 @@ impl State {
         for ((id, deadline), key) in orders.iter().zip(&keys) {
             let is_new = self.answers.get(id, *deadline).is_none_or(|known| known.key.is_disputed(*deadline) != key.is_disputed(*deadline));
             let ahead = deadline.map_or(0, |deadline| deadline.saturating_sub(expiries.now));
-            self.answers.insert(id.clone(), Answer { deadline: *deadline, key: *key }, now, micros(ahead));
+            // A hint may name an order that is yet to be taken, and its key written.
+            if deadline.is_some() || *key != Key::Gone {
+                self.answers.insert(id.clone(), Answer { deadline: *deadline, key: *key }, now, micros(ahead));
+            }
             let Some(deadline) = deadline.filter(|_| is_new) else { continue };
             self.sample.add(key.moment().map(|at| at - deadline), now);
             if key.is_disputed(Some(deadline)) {
@@ -322,10 +326,10 @@ impl State {
         keys
     }
 
-    /// The rows of orders have been read of which only the keys were known, and these are due.
-    fn were_read(&mut self, due: &HashMap<OrderId, i64>, now: Instant, mapping: &Mapping) {
+    /// The rows of orders have been read of which only the keys were known, and these are unpaid.
+    fn were_read(&mut self, unpaid: &HashMap<OrderId, i64>, now: Instant, mapping: &Mapping) {
         let mut disputed = None;
-        for (id, deadline) in due {
+        for (id, deadline) in unpaid {
             let Some(key) = self.answers.get(id, None).map(|answer| answer.key).filter(|key| key.is_disputed(Some(*deadline))) else {
                 continue;
             };

@@ -30,8 +30,9 @@ async fn assert_facts_go_first(shop: &Shop, redis: &Redis, settings: &Settings) 
     assert!(late[294] <= MOST_WITHIN_MILLIS, "{published} forged, in ms: {late:?}");
     let swept = outcome.closed[&1_001] - 5_000;
     assert!(swept <= 10_000, "swept after {swept} ms");
-    let summary = daemon.summary();
-    assert!(summary.count("dropped") + summary.count("lost") > 0, "there were too many to look at: {summary:?}");
+    let (summary, most) = (daemon.summary(), published as u64 * 9 / 10);
+    let counted = summary.count("heard") + summary.count("lost");
+    assert!(counted >= most, "what is not looked at is counted: {summary:?}");
 }
 
 #[tokio::test]

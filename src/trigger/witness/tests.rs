@@ -104,10 +104,9 @@ impl Keys for Seen {
 
 #[async_trait]
 impl Rows for Seen {
-    async fn due(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
-        let (rows, now) = (lock(&self.0.rows), self.0.now());
-        let due = ids.iter().filter_map(|id| Some((id.clone(), *rows.get(id)?))).filter(|(_, deadline)| *deadline <= now);
-        Ok(due.collect())
+    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
+        let rows = lock(&self.0.rows);
+        Ok(ids.iter().filter_map(|id| Some((id.clone(), *rows.get(id)?))).collect())
     }
 }
 
