@@ -42,7 +42,7 @@ compat: ## the conformance exam and the main promises on other versions of the s
 	$(call with_servers,tests/compat/run.sh $(SERVERS))
 
 # SCENARIOS="burst steady": these alone.   OUT=docs/benchmarks: publish.   ARGS="--seconds 60": see ARGS=--help.
-bench: ## beside other ways and bare SQL, in about 20 minutes: tables, JSON, plots in target/bench
+bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plots in target/bench
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the benchmarks start private servers of their own)
 	$(call with_servers,$(CARGO) bench --bench main -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))

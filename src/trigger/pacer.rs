@@ -5,7 +5,8 @@
 //! seen.
 //!
 //! - 20 ms after its deadline an order is offered to the inbox without a notification, whatever Redis does: the key was
-//!   never written, was evicted, or Redis is slow. The answer to a touch is waited for by nobody.
+//!   never written, was evicted, or Redis is slow. The answer to a touch is waited for by nobody; one that comes and says
+//!   that a key is still there, as one may be for the rest of its last millisecond, has its order offered at once.
 //! - Where no notification can follow, orders are offered at their deadlines: without a subscription, for a second after a
 //!   touch that failed, and while too many touches have no answer yet. A crowd, too, costs less that way.
 
@@ -88,7 +89,14 @@ impl Pacer {
         (keys, commands, subscribed): (KeyReader, Commands, watch::Receiver<bool>),
         stop: CancellationToken,
     ) -> Self {
-        let touch = Toucher { keys, commands, subscribed, under_way: Arc::new(Semaphore::new(UNDER_WAY)), rest_until: Arc::default() };
+        let touch = Toucher {
+            keys,
+            commands,
+            subscribed,
+            inbox: Arc::clone(&inbox),
+            under_way: Arc::new(Semaphore::new(UNDER_WAY)),
+            rest_until: Arc::default(),
+        };
         Self { upcoming, later, inbox, peers, touch, stop }
     }
 
@@ -130,7 +138,7 @@ impl Pacer {
         if touched.is_empty() {
             return;
         }
-        if touched.len() <= CROWD && self.touch.send(touched.iter().map(|(id, _)| id)) {
+        if touched.len() <= CROWD && self.touch.send(touched.iter().map(|(id, _)| id.clone()).collect()) {
             let step = Step::Offer(Trigger::Pacer);
             for (id, appointment) in touched {
                 wheel.insert(id, Appointment { at: appointment.at + GRACE, step, ..appointment });
@@ -147,23 +155,30 @@ pub struct Toucher {
     keys: KeyReader,
     commands: Commands,
     subscribed: watch::Receiver<bool>,
+    inbox: Arc<Inbox>,
     under_way: Arc<Semaphore>,
     rest_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Toucher {
     /// Sends a touch of these orders' keys, and returns whether it did, so that their notifications may follow.
-    fn send<'i>(&self, ids: impl Iterator<Item = &'i OrderId>) -> bool {
+    fn send(&self, ids: Vec<OrderId>) -> bool {
         if !*self.subscribed.borrow() || self.is_resting() {
             return false;
         }
         let Ok(place) = Arc::clone(&self.under_way).try_acquire_owned() else { return false };
-        let keys: Vec<String> = ids.map(|id| self.keys.key(id)).collect();
-        let (commands, rest_until) = (self.commands.clone(), Arc::clone(&self.rest_until));
+        let keys = ids.iter().map(|id| self.keys.key(id)).collect();
+        let (commands, inbox, rest_until) = (self.commands.clone(), Arc::clone(&self.inbox), Arc::clone(&self.rest_until));
         tokio::spawn(async move {
-            if let Err(error) = commands.touch(keys, TOUCH_LIMIT).await {
-                debug!(%error, "keys could not be touched; offering orders without notification");
-                *rest_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+            match commands.touch(keys, TOUCH_LIMIT).await {
+                // The keys are gone, and their notifications on the way.
+                Ok(0) => {}
+                // Nobody else will speak of those that are there.
+                Ok(_) => drop(inbox.offer_due(&ids, Trigger::Pacer)),
+                Err(error) => {
+                    debug!(%error, "keys could not be touched; offering orders without notification");
+                    *rest_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+                }
             }
             drop(place);
         });
