@@ -129,6 +129,35 @@ pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
     assert_eq!(overdue(&*store).await, ["1", "2", "4"]);
 }
 
+/// Events and dead letters need no more; what does is left off.
+pub async fn tables_of_the_version_before(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=2).await;
+    let settings = with_events(&database);
+    open(&settings).await.outbox().migrate().await.expect("our tables can be created");
+    database.execute("DROP TABLE order_closer_facts").await;
+    database.execute("DELETE FROM order_closer_migrations WHERE version = 3").await;
+    let store = open(&settings).await;
+    let outbox = store.outbox();
+    assert_eq!((outbox.version(), outbox.is_ready(), outbox.is_outdated()), (2, true, true));
+    assert_eq!(tables_for(&load(&settings).events, &*store), Ok(()));
+    assert_eq!(store.zone_changed().await, Ok(None));
+    assert_eq!(outbox.note_fact("a name", "a value").await, Ok(()));
+    assert_eq!(outbox.fact("a name").await, Ok(None));
+    close(&store, &["1"], Trigger::Sweep).await;
+    assert_eq!(orders(&events(&*store).await), ["1"]);
+    let migrated = outbox.migrate().await.expect("they can be upgraded");
+    assert_eq!((migrated.from, migrated.to), (2, TABLES_VERSION));
+    let outbox = open(&settings).await;
+    let outbox = outbox.outbox();
+    for value in ["a value", "another"] {
+        assert_eq!(outbox.note_fact("a name", value).await, Ok(()));
+        assert_eq!(outbox.fact("a name").await, Ok(Some("a value".into())), "noted once");
+    }
+    assert_eq!(outbox.forget_fact("a name").await, Ok(()));
+    assert_eq!(outbox.fact("a name").await, Ok(None));
+}
+
 /// MariaDB and MySQL can't take back what was done before a migration was cut off.
 pub async fn a_migration_is_taken_up_where_it_was_cut_off(database: Database) {
     plain_orders(&database).await;

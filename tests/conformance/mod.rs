@@ -112,6 +112,7 @@ macro_rules! exam {
             migrations::tables_are_created_once,
             migrations::one_migrates_at_a_time,
             migrations::an_older_version_is_upgraded_with_its_data,
+            migrations::tables_of_the_version_before,
             keeping::dead_letters_of_settled_orders_are_forgotten,
             keeping::dead_letters_of_hidden_orders_are_kept,
             keeping::a_dead_letter_with_two_rows,

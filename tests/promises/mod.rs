@@ -31,6 +31,8 @@ mod old_orders;
 mod peers;
 /// Orders that their database refuses to close.
 mod poison;
+/// At their deadlines, and not some seconds later.
+mod punctual;
 /// Payments that race the deadline.
 mod races;
 /// Redis away, killed, frozen, emptied, restarted without its setting.
