@@ -4,7 +4,8 @@
 //! `plus`, an order that was given more time in one of the two places. It waits until the moment at which its key was to
 //! expire, or until its row has another deadline.
 //!
-//! - The key is asked for when the look-ahead reads the row, seconds before the deadline, and the deadline waits for no answer.
+//! - The key is asked for when the look-ahead reads the row, seconds before the deadline, and the deadline waits for no answer
+//!   but the first after the start.
 //! - What comes without such an answer is asked about before its batch, a thousand keys at a time, for 300 ms at the most.
 //!   After that Redis counts as away for a second, and the row decides alone.
 //! - What is known to be disputed waits, whatever becomes of Redis or the key. While rows and keys differ as a whole, and
@@ -280,7 +281,12 @@ impl State {
             return None;
         }
         let at_start = FIRST_LIMIT.saturating_sub(now - self.started);
-        Some(if self.clock.is_none() && self.away_until.is_none() { LIMIT.max(at_start) } else { LIMIT })
+        Some(if self.is_starting() { LIMIT.max(at_start) } else { LIMIT })
+    }
+
+    /// Whether Redis has neither answered nor counted as away yet.
+    fn is_starting(&self) -> bool {
+        self.clock.is_none() && self.away_until.is_none()
     }
 
     fn unanswered(&mut self, why: &Unanswered, now: Instant) {
@@ -367,8 +373,8 @@ impl State {
 
     fn known(&self, order: &Pending, now: Instant) -> Option<Leave> {
         let Some(answer) = self.answers.get(&order.id, order.deadline) else {
-            // The deadline waits for no answer, unless rows are known to be wrong.
-            return (order.trigger == Trigger::Pacer && !self.sample.is_whole()).then_some(Leave::Go);
+            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked in time.
+            return (order.trigger == Trigger::Pacer && !self.sample.is_whole() && !self.is_starting()).then_some(Leave::Go);
         };
         let deadline = order.deadline.or(answer.deadline);
         match answer.key {

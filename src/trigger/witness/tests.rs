@@ -170,6 +170,7 @@ async fn an_order_is_disputed_when_its_key_outlives_its_deadline_by_more_than_a_
 #[tokio::test(start_paused = true)]
 async fn the_deadline_waits_for_no_answer() {
     let (shop, witness) = shop();
+    assert_eq!(passes(&witness, found(2, 0)).await, None, "Redis has answered before");
     shop.is(Mood::Slow(Duration::from_millis(200)));
     shop.set_key(1, HOUR);
     let pacer = || Pending::new(id(1), Trigger::Pacer);
@@ -205,6 +206,21 @@ async fn at_the_start_a_connection_is_waited_for() {
     shop.is(Mood::Slow(Duration::from_secs(2)));
     shop.set_key(1, HOUR);
     assert!(passes(&witness, found(1, 0)).await.is_some());
+}
+
+/// It was read at the start, with its deadline just ahead: nobody could ask sooner.
+#[tokio::test(start_paused = true)]
+async fn at_the_start_the_deadline_waits_for_the_first_answer() {
+    let (shop, witness) = shop();
+    shop.set_key(1, HOUR);
+    let due = Pending::new(id(1), Trigger::Pacer).with_deadline(Some(0));
+    assert!(passes(&witness, due.clone()).await.is_some());
+    let (shop, witness) = self::shop();
+    shop.is(Mood::Silent);
+    assert_eq!(passes(&witness, due.clone()).await, None, "of a Redis that is away there is none");
+    assert_eq!(shop.born.elapsed(), FIRST_LIMIT);
+    assert_eq!(passes(&witness, due).await, None);
+    assert_eq!(shop.born.elapsed(), FIRST_LIMIT, "and nobody waits for the next");
 }
 
 /// Whatever becomes of Redis or the key: flushed, restarted, gone.
