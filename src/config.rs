@@ -6,6 +6,7 @@
 
 mod events;
 mod explain;
+mod http;
 mod load;
 mod rule;
 mod statement;
@@ -14,8 +15,9 @@ mod values;
 mod verb;
 
 pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
+pub use http::{Http, HttpListen, Token};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load};
-pub use rule::{Names, Rule};
+pub use rule::{Names, RULE, Rule};
 pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
 pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
@@ -41,6 +43,8 @@ pub struct Config {
     pub sweep: Sweep,
     /// What is recorded and reported of each closure.
     pub events: Events,
+    /// Where the daemon answers questions, and who may ask.
+    pub http: Http,
     /// How the daemon stops.
     pub shutdown: Shutdown,
     /// What the daemon says.

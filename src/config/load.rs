@@ -28,7 +28,7 @@ fn is_setting(key: &str) -> bool {
 }
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 12] = [
+const TEXT: [&str; 15] = [
     "redis.url",
     "redis.ca_file",
     "redis.key_prefix",
@@ -40,6 +40,9 @@ const TEXT: [&str; 12] = [
     "orders.deadline.column",
     "orders.filter",
     "events.stream.key",
+    "http.listen",
+    "http.token",
+    "http.token_file",
     "log.level",
 ];
 
