@@ -435,7 +435,7 @@ pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
     Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
 }
 
-/// What is wrong with a URL that the driver can't use; it names parameters and no password.
-fn unusable_url(error: sqlx::Error) -> Misfit {
-    Misfit(format!("database.url can't be used: {error}"))
+/// What is wrong with a URL that the driver can't use. Its own words quote values of parameters, and nothing of a URL is quoted.
+fn unusable_url(_: sqlx::Error) -> Misfit {
+    Misfit("database.url can't be used: the driver refuses the value of one of its parameters".into())
 }
