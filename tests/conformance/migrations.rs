@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use order_closer::{
     order::Trigger,
-    store::{DeadLetter, StoreError, TABLES_VERSION, tables_for},
+    outbox::DeadLetter,
+    store::{StoreError, TABLES_VERSION, tables_for},
 };
 
 use super::{

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::deadline::NOW;
-use crate::store::{outbox::Words, statement::Parameters};
+use crate::store::{own::Words, statement::Parameters};
 
 /// The name of the lock that whoever migrates holds. It is the whole server's, and no longer than 64 characters, as a
 /// database's name may be by itself. MySQL has no MD5() any more, so it is hashed here.

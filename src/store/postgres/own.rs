@@ -1,7 +1,7 @@
 //! Our own tables in PostgreSQL: beside the orders table, in its schema.
 
 use super::statements::NOW;
-use crate::store::{outbox::Words, statement::Parameters};
+use crate::store::{own::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {

@@ -1,7 +1,7 @@
 //! Our own tables in SQLite: in the file of the orders table.
 
 use super::deadline::NOW;
-use crate::store::{outbox::Words, statement::Parameters};
+use crate::store::{own::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {
