@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::Result;
-use crate::store::{Link, Outbox, StoreError, applied, finish};
+use crate::store::{Link, Outbox, StoreError, Words, applied, finish};
 
 /// For how long to ask for tables, or for the right to migrate, that somebody else has; and how often.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,14 +69,22 @@ impl Outbox {
         let from = applied(link, words).await?;
         let mut to = from;
         for (version, script) in (1..).zip(words.migrations).filter(|(version, _)| *version > from) {
-            let script = [("{schema}", &words.schema), ("{schema_name}", &words.schema_name), ("{orders_table}", &words.orders_table)]
-                .into_iter()
-                .fold((*script).to_owned(), |script, (place, name)| script.replace(place, name));
-            link.script(AssertSqlSafe(script).into_sql_str()).await?;
+            link.script(AssertSqlSafe(filled_in(script, words)).into_sql_str()).await?;
             let note = words.statement(&format!("INSERT INTO {table} (version, applied_at) VALUES (?1, {})", words.now));
             link.change(&note, &[version.into()]).await?;
             to = version;
         }
         Ok(Migrated { from, to })
     }
+}
+
+/// A migration with the names of one database. Each stands where its form fits: in a literal a quoted name would not.
+fn filled_in(script: &str, words: &Words) -> String {
+    let places = [
+        ("{schema}", &words.schema),
+        ("{schema_prefix}", &words.schema_prefix),
+        ("{schema_name}", &words.schema_name),
+        ("{orders_table}", &words.orders_table),
+    ];
+    places.into_iter().fold(script.to_owned(), |script, (place, name)| script.replace(place, name))
 }

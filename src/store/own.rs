@@ -29,7 +29,7 @@ use crate::{
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The newest version of our tables that this program knows.
-pub const VERSION: i64 = 3;
+pub const VERSION: i64 = 4;
 
 /// The version from which on they hold what events and dead letters need.
 const WITH_ORDERS_TABLE: i64 = 2;

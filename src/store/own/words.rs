@@ -9,7 +9,9 @@ use crate::store::statement::{Parameters, Statement, Writer};
 pub(crate) struct Words {
     /// The schema of our tables, quoted and with its dot.
     pub(crate) schema: String,
-    /// The same as a literal.
+    /// The same, quoted once more: a literal to be put before the name of a table by SQL that writes SQL.
+    pub(crate) schema_prefix: String,
+    /// Its name as a literal.
     pub(crate) schema_name: String,
     /// The name of the orders table, as a literal: whose rows of our tables are ours.
     pub(crate) orders_table: String,
