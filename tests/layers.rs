@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 /// From the bottom up; a room uses those before it.
-const ROOMS: [&str; 10] = ["order", "config", "store", "redis", "close", "trigger", "events", "ops", "app", "cli"];
+const ROOMS: [&str; 10] = ["order", "config", "store", "redis", "outbox", "close", "trigger", "ops", "app", "cli"];
 
 fn sources(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
