@@ -19,9 +19,9 @@ pub use opening::open_and_rehearse;
 use crate::{
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
     config::Config,
-    events,
     http::{self, Access, Desk},
     ops::{Gauges, Measured, Overdues, Readiness, Signals, Summaries},
+    outbox,
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
     trigger::{
@@ -230,7 +230,7 @@ impl Daemon {
             stop: stop.clone(),
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
-        events::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
+        outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
         let summaries = Summaries { stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, summaries, stop, workers, others })

@@ -37,7 +37,8 @@ use crate::{
     },
     config::Retry,
     order::{OrderId, Row, Trigger},
-    store::{DeadOrder, LockWait},
+    outbox::DeadOrder,
+    store::LockWait,
 };
 
 /// Hints may fill this part of the inbox.

@@ -22,7 +22,8 @@ use crate::{
         throttle::{Said, Throttle},
     },
     order::{OrderId, Trigger},
-    store::{DeadOrder, LockWait, StoreError},
+    outbox::DeadOrder,
+    store::{LockWait, StoreError},
 };
 
 /// How many workers the lane `alone` has, each with a connection of its own.

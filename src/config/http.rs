@@ -1,8 +1,10 @@
 //! HTTP: where the daemon answers questions about itself, and who may ask it to do something.
 
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use super::Secret;
 
 /// The HTTP side of the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -51,10 +53,10 @@ impl From<HttpListen> for String {
     }
 }
 
-/// A secret that whoever may change something sends. Never printed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Token(String);
+/// What whoever may change something sends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Token(Secret);
 
 impl Token {
     /// The fewest characters of one.
@@ -63,7 +65,7 @@ impl Token {
     /// Its bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.0.as_bytes()
+        self.0.reveal().as_bytes()
     }
 }
 
@@ -79,7 +81,7 @@ impl TryFrom<String> for Token {
                 Self::SHORTEST
             ));
         }
-        Ok(Self(text))
+        Ok(Self(text.into()))
     }
 }
 
@@ -88,17 +90,5 @@ impl std::str::FromStr for Token {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.to_owned().try_into()
-    }
-}
-
-impl From<Token> for String {
-    fn from(_: Token) -> Self {
-        "***".into()
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }

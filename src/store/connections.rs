@@ -25,7 +25,7 @@ use crate::store::{
     Limits, LockWait, Settings, StoreError,
     dialect::{Dialect, DriverOptions, sorted},
     driver::Driver,
-    outbox::{Backend, Link, Open, Work},
+    own::{Backend, Link, Open, Work},
     session::{Session, Shared, proved},
     statement::sql,
 };

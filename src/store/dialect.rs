@@ -15,7 +15,7 @@ use crate::{
         driver::{Columns, Driver},
         error::{Class, sort},
         mapping::StatusLiterals,
-        outbox::Words,
+        own::Words,
         session::Session,
         statement::Parameters,
         template::Template,

@@ -5,7 +5,7 @@ use sqlx::{Arguments, Database, Executor, Row, SqlStr};
 
 /// What is bound to a parameter.
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Text(String),
     Integer(Option<i64>),
 }

@@ -2,7 +2,7 @@
 
 mod catalogue;
 mod deadline;
-mod outbox;
+mod own;
 mod pooler;
 mod statements;
 mod version;

@@ -3,7 +3,7 @@
 mod affinity;
 mod catalogue;
 mod deadline;
-mod outbox;
+mod own;
 mod statements;
 
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};

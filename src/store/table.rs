@@ -19,7 +19,7 @@ use crate::{
         dialect::{Batch, Dialect, DriverRow, Fragments, List, order_row, sorted},
         driver::{Columns, Value},
         halt::Halt,
-        outbox::{OwnTables, Recorder},
+        own::{OwnTables, Recorder},
         paging::Paging,
         session::Session,
         statements::{ById, Statements},

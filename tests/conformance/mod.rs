@@ -204,6 +204,7 @@ mod mariadb {
         rehearsal::a_rehearsal_passes_over_a_held_order,
         rehearsal::no_rehearsal_beside_a_table_without_transactions,
         migrations::a_migration_is_taken_up_where_it_was_cut_off,
+        migrations::a_database_named_with_a_quote,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
         altered::the_ids_index_is_renamed,

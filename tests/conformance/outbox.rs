@@ -8,7 +8,8 @@ use std::{
 use order_closer::{
     close::{Looked, Outcome},
     order::Trigger,
-    store::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Store, tables_for},
+    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery},
+    store::{Store, tables_for},
 };
 use serde_json::json;
 

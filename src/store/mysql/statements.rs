@@ -5,7 +5,7 @@ use super::{
     catalogue::{Column, Server, Table, columns, id_column, indexes, status_column, table},
     deadline::{DeadlineColumn, NOW},
     ids::IdColumn,
-    outbox::words,
+    own::words,
 };
 use crate::{
     config::{Names, Rule, TimeZone},

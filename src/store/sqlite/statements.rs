@@ -4,7 +4,7 @@ use super::{
     Sqlite,
     catalogue::{Column, columns, id_kind, indexes, no_such_table, rowid_alias, status_kind, table_kind},
     deadline::{DeadlineColumn, NOW},
-    outbox::words,
+    own::words,
 };
 use crate::{
     config::{DatabaseUrl, Names, Rule, TimeZone},

@@ -8,17 +8,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
-use super::{Link, Outbox, Result, link::finish, words::Words};
-use crate::store::StoreError;
-
-/// The newest version of the tables that this program knows.
-pub const VERSION: i64 = 3;
-
-/// The version from which on they hold what events and dead letters need.
-pub(super) const WITH_ORDERS_TABLE: i64 = 2;
-
-/// The version from which on they hold facts.
-pub(super) const WITH_FACTS: i64 = 3;
+use super::Result;
+use crate::store::{Link, Outbox, StoreError, Words, applied, finish};
 
 /// For how long to ask for tables, or for the right to migrate, that somebody else has; and how often.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,22 +22,6 @@ pub struct Migrated {
     pub from: i64,
     /// The version now.
     pub to: i64,
-}
-
-/// The version of the tables; 0 without any.
-pub(super) async fn version(link: &mut dyn Link, words: &Words) -> Result<i64> {
-    let found = link.fetch(&words.statement(&words.find_tables), &[]).await?;
-    if found.into_iter().next().map_or(Ok(0), |mut fields| fields.integer())? == 0 {
-        return Ok(0);
-    }
-    applied(link, words).await
-}
-
-/// Reads the table of migrations, which must be there.
-async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
-    let select = words.statement(&format!("SELECT MAX(version) FROM {}", words.migrations_table()));
-    let newest = link.fetch(&select, &[]).await?.into_iter().next();
-    Ok(newest.map_or(Ok(None), |mut fields| fields.optional_integer())?.unwrap_or(0))
 }
 
 impl Outbox {
@@ -94,14 +69,22 @@ impl Outbox {
         let from = applied(link, words).await?;
         let mut to = from;
         for (version, script) in (1..).zip(words.migrations).filter(|(version, _)| *version > from) {
-            let script = [("{schema}", &words.schema), ("{schema_name}", &words.schema_name), ("{orders_table}", &words.orders_table)]
-                .into_iter()
-                .fold((*script).to_owned(), |script, (place, name)| script.replace(place, name));
-            link.script(AssertSqlSafe(script).into_sql_str()).await?;
+            link.script(AssertSqlSafe(filled_in(script, words)).into_sql_str()).await?;
             let note = words.statement(&format!("INSERT INTO {table} (version, applied_at) VALUES (?1, {})", words.now));
             link.change(&note, &[version.into()]).await?;
             to = version;
         }
         Ok(Migrated { from, to })
     }
+}
+
+/// A migration with the names of one database. Each stands where its form fits: in a literal a quoted name would not.
+fn filled_in(script: &str, words: &Words) -> String {
+    let places = [
+        ("{schema}", &words.schema),
+        ("{schema_prefix}", &words.schema_prefix),
+        ("{schema_name}", &words.schema_name),
+        ("{orders_table}", &words.orders_table),
+    ];
+    places.into_iter().fold(script.to_owned(), |script, (place, name)| script.replace(place, name))
 }

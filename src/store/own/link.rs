@@ -20,14 +20,14 @@ enum Field {
 
 /// The columns of one row, to be taken from left to right.
 #[derive(Debug)]
-pub(in crate::store) struct Fields(std::vec::IntoIter<Field>);
+pub(crate) struct Fields(std::vec::IntoIter<Field>);
 
 impl Fields {
-    pub(super) fn text(&mut self) -> Result<String, StoreError> {
+    pub(crate) fn text(&mut self) -> Result<String, StoreError> {
         self.optional_text()?.ok_or_else(|| unexpected("NULL"))
     }
 
-    pub(super) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
+    pub(crate) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
         match self.0.next() {
             Some(Field::Text(text)) => Ok(Some(text)),
             Some(Field::Null) => Ok(None),
@@ -35,11 +35,11 @@ impl Fields {
         }
     }
 
-    pub(super) fn integer(&mut self) -> Result<i64, StoreError> {
+    pub(crate) fn integer(&mut self) -> Result<i64, StoreError> {
         self.optional_integer()?.ok_or_else(|| unexpected("NULL"))
     }
 
-    pub(super) fn optional_integer(&mut self) -> Result<Option<i64>, StoreError> {
+    pub(crate) fn optional_integer(&mut self) -> Result<Option<i64>, StoreError> {
         match self.0.next() {
             Some(Field::Integer(number)) => Ok(Some(number)),
             Some(Field::Null) => Ok(None),
@@ -48,13 +48,13 @@ impl Fields {
     }
 }
 
-pub(super) fn unexpected(what: &str) -> StoreError {
+pub(crate) fn unexpected(what: &str) -> StoreError {
     StoreError::Rejected(format!("the order_closer tables hold {what} where order-closer never writes it"))
 }
 
 /// A connection that runs statements on our own tables.
 #[async_trait]
-pub(in crate::store) trait Link: Send {
+pub(crate) trait Link: Send {
     async fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<Vec<Fields>, StoreError>;
 
     /// Returns how many rows were changed.
@@ -66,7 +66,7 @@ pub(in crate::store) trait Link: Send {
 
 /// A transaction on our own tables.
 #[async_trait]
-pub(in crate::store) trait Work: Send {
+pub(crate) trait Work: Send {
     fn link(&mut self) -> &mut dyn Link;
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
     async fn rollback(self: Box<Self>);
@@ -74,10 +74,10 @@ pub(in crate::store) trait Work: Send {
 
 /// A [`Session`] in a transaction.
 #[derive(Debug)]
-pub(in crate::store) struct Open<D: Dialect>(pub(in crate::store) Session<D>);
+pub(crate) struct Open<D: Dialect>(pub(crate) Session<D>);
 
 /// Ends a transaction as its work ended.
-pub(super) async fn finish<T>(work: Box<dyn Work>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+pub(crate) async fn finish<T>(work: Box<dyn Work>, result: Result<T, StoreError>) -> Result<T, StoreError> {
     match result {
         Ok(done) => work.commit().await.map(|()| done),
         Err(error) => {

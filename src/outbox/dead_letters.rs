@@ -2,13 +2,11 @@
 
 use uuid::Uuid;
 
-use super::{
-    Link, Outbox, Result,
-    audit::uuid,
-    link::{Fields, finish},
-    words::Words,
+use super::{Result, audit::uuid};
+use crate::{
+    order::OrderId,
+    store::{Fields, Link, Outbox, Words, finish},
 };
-use crate::order::OrderId;
 
 /// Something that was given up.
 #[derive(Debug, Clone, PartialEq, Eq)]

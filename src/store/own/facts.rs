@@ -1,6 +1,6 @@
 //! What must outlast a daemon and is no event.
 
-use super::{Outbox, Result, link::finish, migrations::WITH_FACTS};
+use super::{Outbox, Result, WITH_FACTS, finish};
 use crate::store::driver::Value;
 
 impl Outbox {

@@ -5,12 +5,11 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::{
-    Link, Outbox, Result,
-    link::{Fields, finish, unexpected},
-    words::{Words, listed},
+use super::Result;
+use crate::{
+    order::OrderId,
+    store::{Fields, Link, Outbox, Words, finish, listed, unexpected},
 };
-use crate::order::OrderId;
 
 /// A closure, as it was recorded.
 #[derive(Debug, Clone)]

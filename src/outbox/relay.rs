@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{
     config::Retry,
-    store::{Claimed, Failed, Store, StoreError, instance},
+    outbox::{Claimed, Failed},
+    store::{Store, StoreError, instance},
 };
 
 /// How often, at most and at least, the outbox is looked into when nobody says that something was closed: for what

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::{Webhook, WebhookSecret},
-    store::Event,
+    outbox::Event,
 };
 
 /// So much of an answer is read, so that its connection can be used again; what is longer is cut off.

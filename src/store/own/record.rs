@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{Link, Result, words::Words};
+use super::{Link, Result, Words};
 use crate::{
     config::Events,
     order::{OrderId, Trigger},
@@ -47,7 +47,7 @@ pub fn instance() -> String {
 
 /// Writes events and their deliveries.
 #[derive(Debug)]
-pub(in crate::store) struct Recorder {
+pub(crate) struct Recorder {
     events: Statement,
     deliveries: Option<Statement>,
     instance: String,
@@ -77,7 +77,7 @@ impl Recorder {
     }
 
     /// Writes these events.
-    pub(in crate::store) async fn record(&self, link: &mut dyn Link, events: &[NewEvent]) -> Result<()> {
+    pub(crate) async fn record(&self, link: &mut dyn Link, events: &[NewEvent]) -> Result<()> {
         for list in lists(events.iter().map(object)) {
             link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
             if let Some(deliveries) = &self.deliveries {

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use super::{Answer, Closure, Target};
 use crate::{
     config::{Redis, Stream},
+    outbox::Event,
     redis::{Commands, PATIENCE, RedisError},
-    store::Event,
 };
 
 /// Entries under way at the same time; they share one connection.

@@ -1,13 +1,15 @@
 //! Our own tables in PostgreSQL: beside the orders table, in its schema.
 
 use super::statements::NOW;
-use crate::store::{outbox::Words, statement::Parameters};
+use crate::store::{own::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let prefix = format!("\"{}\".", schema.replace('"', "\"\""));
     Words {
-        schema: format!("\"{}\".", schema.replace('"', "\"\"")),
+        schema_prefix: literal(&prefix),
+        schema: prefix,
         schema_name: literal(schema),
         orders_table: literal(orders_table),
         find_tables: format!(
@@ -26,6 +28,11 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         // The number is ours alone; the lock goes with the transaction.
         lock_migrations: "SELECT CAST(pg_try_advisory_xact_lock(7305805541961425520) AS int)::bigint".into(),
         unlock_migrations: None,
-        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")],
+        migrations: &[
+            include_str!("migrations/1.sql"),
+            include_str!("migrations/2.sql"),
+            include_str!("migrations/3.sql"),
+            include_str!("migrations/4.sql"),
+        ],
     }
 }

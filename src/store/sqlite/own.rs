@@ -1,13 +1,15 @@
 //! Our own tables in SQLite: in the file of the orders table.
 
 use super::deadline::NOW;
-use crate::store::{outbox::Words, statement::Parameters};
+use crate::store::{own::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let prefix = format!("\"{schema}\".");
     Words {
-        schema: format!("\"{schema}\"."),
+        schema_prefix: literal(&prefix),
+        schema: prefix,
         schema_name: literal(schema),
         // SQLite tells no names apart by case.
         orders_table: literal(&orders_table.to_ascii_lowercase()),
@@ -25,6 +27,11 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         skip_locked: "",
         lock_migrations: "SELECT 1".into(),
         unlock_migrations: None,
-        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")],
+        migrations: &[
+            include_str!("migrations/1.sql"),
+            include_str!("migrations/2.sql"),
+            include_str!("migrations/3.sql"),
+            include_str!("migrations/4.sql"),
+        ],
     }
 }

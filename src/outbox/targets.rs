@@ -1,10 +1,20 @@
 //! Whoever is told of closures.
 
-use std::{fmt, time::Duration};
+mod envelope;
+mod signature;
+mod stream;
+mod webhook;
+
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
-use crate::store::Event;
+pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
+pub use signature::signatures;
+pub use stream::Entries;
+pub use webhook::Endpoint;
+
+use crate::{config::Config, outbox::Event};
 
 /// What came of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,4 +61,20 @@ pub trait Target: fmt::Debug + Send + Sync {
 
     /// Delivers one event. It may have been delivered before.
     async fn deliver(&self, event: &Event) -> Answer;
+}
+
+/// All targets of the configuration.
+///
+/// # Errors
+/// Says which file of which target can't be used.
+pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
+    let mut targets: Vec<Arc<dyn Target>> = Vec::new();
+    for webhook in &config.events.webhooks {
+        targets.push(Arc::new(Endpoint::new(webhook)?));
+    }
+    if let Some(stream) = &config.events.stream {
+        let entries = Entries::new(&config.redis, stream).map_err(|error| error.to_string())?;
+        targets.push(Arc::new(entries));
+    }
+    Ok(targets)
 }

@@ -1,16 +1,14 @@
-//! Deliveries: claimed by one relay at a time, then done, put off, or dead.
+//! Claims: deliveries are claimed by one relay at a time, then done, put off, or dead.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use uuid::Uuid;
 
 use super::{
-    Event, Link, Outbox, Result,
+    Event, Result,
     audit::{columns, event, uuid},
-    link::finish,
-    words::listed,
 };
-use crate::store::driver::Value;
+use crate::store::{Fields, Link, Outbox, Value, finish, listed};
 
 /// A delivery that is ours for a while.
 #[derive(Debug, Clone)]
@@ -106,7 +104,7 @@ impl Outbox {
             words.events()
         ));
         let rows = link.fetch(&select, &[target.into()]).await?;
-        let claimed = |mut fields: super::link::Fields| {
+        let claimed = |mut fields: Fields| {
             let event = event(&mut fields)?;
             Ok(Claimed { event, attempt: u32::try_from(fields.integer()?).unwrap_or(u32::MAX), until: fields.integer()? })
         };
@@ -227,7 +225,7 @@ impl Outbox {
             self.words.ours("")
         ));
         let rows = self.backend.read().await?.fetch(&select, &[]).await?;
-        let backlog = |mut fields: super::link::Fields| {
+        let backlog = |mut fields: Fields| {
             Ok(Backlog { target: fields.text()?, waiting: fields.integer()?.unsigned_abs(), dead: fields.integer()?.unsigned_abs() })
         };
         rows.into_iter().map(backlog).collect()

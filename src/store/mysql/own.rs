@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use super::deadline::NOW;
-use crate::store::{outbox::Words, statement::Parameters};
+use crate::store::{own::Words, statement::Parameters};
 
 /// The name of the lock that whoever migrates holds. It is the whole server's, and no longer than 64 characters, as a
 /// database's name may be by itself. MySQL has no MD5() any more, so it is hashed here.
@@ -16,8 +16,10 @@ fn lock_name(database: &str) -> String {
 pub(super) fn words(database: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
     let lock = literal(&lock_name(database));
+    let prefix = format!("`{}`.", database.replace('`', "``"));
     Words {
-        schema: format!("`{}`.", database.replace('`', "``")),
+        schema_prefix: literal(&prefix),
+        schema: prefix,
         schema_name: literal(database),
         orders_table: literal(orders_table),
         find_tables: format!(
@@ -38,7 +40,12 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
         lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),
         unlock_migrations: Some(format!("DO RELEASE_LOCK({lock})")),
-        migrations: &[include_str!("migrations/1.sql"), include_str!("migrations/2.sql"), include_str!("migrations/3.sql")],
+        migrations: &[
+            include_str!("migrations/1.sql"),
+            include_str!("migrations/2.sql"),
+            include_str!("migrations/3.sql"),
+            include_str!("migrations/4.sql"),
+        ],
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{order::rfc3339, store::Event};
+use crate::{order::rfc3339, outbox::Event};
 
 /// The media type of [`cloud_event`].
 pub const CONTENT_TYPE: &str = "application/cloudevents+json";

@@ -1,18 +1,11 @@
-//! Our own tables, beside the orders: the transactional outbox, which is the audit log too, and the dead letters.
+//! The door to our own tables, which stand beside the orders: what a closure needs of them, and connections for all that
+//! [`crate::outbox`] does with them.
 //!
-//! An event is written in the transaction that closes its order, together with one delivery for each
-//! configured target, so a crash can neither lose one nor invent one. A delivery is claimed for a while by one
-//! relay, and due again when that time has passed: what a crashed relay had in hand is taken over by itself.
-//! All times are the database's, in microseconds since 1970 UTC.
-//!
-//! The statements stand here once; what the dialects say differently they tell as [`words::Words`].
+//! Statements on them are written once; what the dialects say differently they tell as [`words::Words`]. All times are the
+//! database's, in microseconds since 1970 UTC.
 
-mod audit;
-mod dead_letters;
-mod deliveries;
 mod facts;
 mod link;
-mod migrations;
 mod record;
 mod words;
 
@@ -20,17 +13,13 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-pub use audit::{Event, EventQuery};
-pub use dead_letters::{Address, DeadLetter, DeadOrder, Death};
-pub use deliveries::{Backlog, Claimed, Failed, Shared};
-pub use migrations::{Migrated, VERSION};
 pub use record::{NewEvent, instance};
 
-pub(super) use link::{Link, Open, Work};
-pub(super) use record::Recorder;
-pub(super) use words::Words;
+pub(crate) use link::{Fields, Link, Work, finish, unexpected};
+pub(crate) use words::{Words, listed};
 
-use migrations::WITH_ORDERS_TABLE;
+pub(super) use link::Open;
+pub(super) use record::Recorder;
 
 use crate::{
     config::Events,
@@ -39,9 +28,18 @@ use crate::{
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
+/// The newest version of our tables that this program knows.
+pub const VERSION: i64 = 4;
+
+/// The version from which on they hold what events and dead letters need.
+const WITH_ORDERS_TABLE: i64 = 2;
+
+/// The version from which on they hold facts.
+const WITH_FACTS: i64 = 3;
+
 /// Where connections for our own tables come from.
 #[async_trait]
-pub(super) trait Backend: fmt::Debug + Send + Sync {
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// A connection that only reads.
     async fn read(&self) -> Result<Box<dyn Link>>;
 
@@ -73,7 +71,7 @@ impl OwnTables {
     }
 
     async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
-        let version = migrations::version(link, words).await?;
+        let version = version(link, words).await?;
         if version > 0 {
             for table in [words.events(), words.deliveries(), words.dead_letters()] {
                 link.fetch(&words.statement(&format!("SELECT 1 FROM {table} WHERE 1 = 0")), &[]).await?;
@@ -98,11 +96,27 @@ impl OwnTables {
     }
 }
 
-/// Our own tables.
+/// The version of the tables; 0 without any.
+async fn version(link: &mut dyn Link, words: &Words) -> Result<i64> {
+    let found = link.fetch(&words.statement(&words.find_tables), &[]).await?;
+    if found.into_iter().next().map_or(Ok(0), |mut fields| fields.integer())? == 0 {
+        return Ok(0);
+    }
+    applied(link, words).await
+}
+
+/// Reads the table of migrations, which must be there.
+pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
+    let select = words.statement(&format!("SELECT MAX(version) FROM {}", words.migrations_table()));
+    let newest = link.fetch(&select, &[]).await?.into_iter().next();
+    Ok(newest.map_or(Ok(None), |mut fields| fields.optional_integer())?.unwrap_or(0))
+}
+
+/// Our own tables. What can be done with them stands in [`crate::outbox`].
 #[derive(Debug)]
 pub struct Outbox {
-    backend: Box<dyn Backend>,
-    words: Words,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) words: Words,
     version: i64,
 }
 

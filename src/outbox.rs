@@ -1,18 +1,19 @@
-//! Telling others of closures.
+//! The outbox: what is recorded of closures, and how others are told.
 //!
-//! Events are recorded by the [`store`](crate::store), in the transaction that closes the order, with a delivery for
-//! each target. A [`Relay`] for each target takes them from there: to webhooks, signed, and to a Redis Stream. At
-//! least once: an event comes again until its target has taken it, always with the same id, and after a day of
-//! failures it is a dead letter.
+//! An event is written in the transaction that closes its order, together with one delivery for each
+//! configured target, so a crash can neither lose one nor invent one. A [`Relay`] for each target takes them from there: to
+//! webhooks, signed, and to a Redis Stream. A delivery is claimed for a while by one relay, and due again when that time has
+//! passed: what a crashed relay had in hand is taken over by itself. At least once: an event comes again until its target
+//! has taken it, always with the same id, and after a day of failures it is a dead letter. Events are the audit log too.
 
+mod audit;
 mod breaker;
-mod envelope;
+mod claims;
+mod dead_letters;
+mod migrations;
 mod pruner;
 mod relay;
-mod signature;
-mod stream;
-mod target;
-mod webhook;
+mod targets;
 
 use std::sync::Arc;
 
@@ -20,31 +21,20 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
+pub use audit::{Event, EventQuery};
+pub use claims::{Backlog, Claimed, Failed, Shared};
+pub use dead_letters::{Address, DeadLetter, DeadOrder, Death};
+pub use migrations::Migrated;
 pub use pruner::Pruner;
 pub use relay::Relay;
-pub use signature::signatures;
-pub use stream::Entries;
-pub use target::{Answer, Target};
-pub use webhook::Endpoint;
+pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Target, cloud_event, signatures, targets};
 
-use crate::{config::Config, store::Store};
+use crate::{
+    config::Config,
+    store::{Store, StoreError},
+};
 
-/// All targets of the configuration.
-///
-/// # Errors
-/// Says which file of which target can't be used.
-pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
-    let mut targets: Vec<Arc<dyn Target>> = Vec::new();
-    for webhook in &config.events.webhooks {
-        targets.push(Arc::new(Endpoint::new(webhook)?));
-    }
-    if let Some(stream) = &config.events.stream {
-        let entries = Entries::new(&config.redis, stream).map_err(|error| error.to_string())?;
-        targets.push(Arc::new(entries));
-    }
-    Ok(targets)
-}
+type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Starts whoever works on our own tables, if they are there.
 ///
