@@ -18,6 +18,7 @@ mod mysql;
 mod obstacles;
 mod own;
 mod paging;
+mod payload;
 mod postgres;
 mod rehearsal;
 mod session;

@@ -67,15 +67,23 @@ pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
         ["events", "webhooks", _, "secrets", _] => None,
         ["redis" | "database", "url"] | ["events", "webhooks", _, "url"] if webhook_secret(text).is_none() => None,
         ["events", "source"] if what == URL => None,
-        // SQL may well have a URL in it, but does not begin with one.
-        ["orders", "filter"] | ["orders", "set", _] | ["close", "sql", ..] if what == URL && !begins_with_url(text) => None,
+        ["orders", "filter"] | ["orders", "set", _] | ["close", "sql", ..] if what == URL && is_harmless_in_sql(text) => None,
         _ => Some(what),
     }
 }
 
-fn begins_with_url(text: &str) -> bool {
-    text.split_once("://")
-        .is_some_and(|(scheme, _)| scheme.trim().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)))
+/// SQL may well have a URL in it, but is none, nor a list or a table, and has no login to a server.
+fn is_harmless_in_sql(text: &str) -> bool {
+    let before = text.split("://").next().unwrap_or_default().trim_start();
+    let is_sql = before.contains(|c: char| c.is_whitespace() || c == '\'') && !before.starts_with(['[', '{']);
+    let mut urls = text.match_indices("://").map(|(at, _)| (&text[..at], &text[at..]));
+    is_sql
+        && urls.all(|(before, url)| {
+            let has_login = url.split(|c: char| c.is_whitespace()).next().is_some_and(|url| url.contains('@'));
+            let of_server =
+                ["postgres", "postgresql", "mysql", "mariadb", "sqlite", "redis", "rediss", "redis+unix", "unix", "valkey", "valkeys"];
+            !has_login && !of_server.iter().any(|scheme| before.to_ascii_lowercase().ends_with(scheme))
+        })
 }
 
 /// Where a webhook's secret begins, and where it ends.
