@@ -144,6 +144,8 @@ pub enum Oddity {
 pub(super) struct Described {
     /// Id, status and deadline.
     pub(super) columns: [MappedColumn; 3],
+    /// The names of all columns of the table.
+    pub(super) names: Vec<String>,
     pub(super) time_zone: String,
     pub(super) zone_matters: bool,
     pub(super) obstacles: Vec<Obstacle>,
@@ -172,7 +174,7 @@ impl Described {
         let column = |key, column: &C| MappedColumn { key, name: column.name().to_owned(), type_name: column.declared() };
         let Mapped { id, status, deadline, .. } = mapped;
         let columns = [column("orders.id", id), column("orders.status", status), column("orders.deadline.column", deadline)];
-        Self { columns, time_zone, zone_matters, obstacles }
+        Self { columns, names: mapped.names.clone(), time_zone, zone_matters, obstacles }
     }
 
     pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {

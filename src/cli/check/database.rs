@@ -12,21 +12,32 @@ use crate::{
 
 const NAME: &str = "database";
 const CLOSING: &str = "closing";
+const RIGHTS: &str = "rights";
+
+/// What to do where rights are missing, which are listed before.
+const GRANTED: &str = "grant the rights that are missing, as said above, and check again";
 
 pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
-    let store = match store::open(config).await {
+    let (opened, lacking) = tokio::join!(store::open(config), store::lacking_rights(config));
+    // Why there are none to be had, the other says.
+    let lacking = lacking.unwrap_or_default();
+    if !lacking.is_empty() {
+        examination.add(Finding::fail(RIGHTS, "the database user lacks rights that a closure needs", lacking.join(" ")));
+    }
+    let store = match opened {
         Ok(store) => store,
         Err(error @ (OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_))) => {
             examination.add(Finding::fail("mapping", error.to_string(), "fix the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {
-            examination.unavailable(Finding::fail(
-                NAME,
-                error.to_string(),
-                "start the database, or fix database.url; no order closes without it",
-            ));
+            let finding = Finding::fail(NAME, error.to_string(), error.cure());
+            if matches!(error, StoreError::Refused { .. } | StoreError::Rejected(_)) {
+                examination.add(finding);
+            } else {
+                examination.unavailable(finding);
+            }
             return examination;
         }
     };
@@ -34,12 +45,12 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let catalogue = match store.catalogue().await {
         Ok(catalogue) => catalogue,
         Err(StoreError::Rejected(reason)) => {
-            let table = &config.orders.table;
-            examination.add(Finding::fail(
-                "mapping",
-                reason,
-                format!("see that orders.filter names columns of {table}; or let the database user read it: GRANT SELECT, UPDATE ON {table} TO ..."),
-            ));
+            let fix = if lacking.is_empty() {
+                format!("see that orders.filter names columns of {}", config.orders.table)
+            } else {
+                GRANTED.into()
+            };
+            examination.add(Finding::fail("mapping", reason, fix));
             store.close().await;
             return examination;
         }
@@ -101,13 +112,14 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
         Err(StoreError::Rejected(reason)) => examination.add(Finding::fail(
             CLOSING,
             reason,
-            "grant SELECT and UPDATE on the tables named in orders and close.sql, or fix orders.set, orders.filter and close.sql",
+            if lacking.is_empty() { "create what is missing, or fix orders.set, orders.filter and close.sql" } else { GRANTED },
         )),
         Err(error @ (StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_))) => examination.unavailable(Finding::fail(
             CLOSING,
             error.to_string(),
             "no order closes until the lock is released: end the transaction that holds it",
         )),
+        Err(error @ StoreError::Refused { .. }) => examination.add(Finding::fail(CLOSING, error.to_string(), error.cure())),
         Err(error @ StoreError::Unavailable(_)) => examination.unavailable(Finding::fail(
             CLOSING,
             error.to_string(),
