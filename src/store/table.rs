@@ -221,10 +221,10 @@ impl<D: Dialect> Store for Table<D> {
         let Schema { table, fragments, statements, .. } = &*self.schema();
         let described = &fragments.described;
         let clock = clock(&mut session, statements).await?;
-        let sample = session.execute(statements.sample.clone()).await?;
-        let sample = sample.first().map(SampleDeadline::read::<D::Driver>).transpose().map_err(sorted::<D>)?;
+        let samples = session.execute(statements.samples.clone()).await?;
+        let samples = samples.iter().map(SampleDeadline::read::<D::Driver>).collect::<Result<_, _>>().map_err(sorted::<D>)?;
         let findings = self.dialect.findings(&mut session, table, fragments).await;
-        Ok(described.catalogue(clock, sample, findings.map_err(|error| error.about(&described.names))?))
+        Ok(described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?))
     }
 
     async fn census(&self) -> Result<Census> {

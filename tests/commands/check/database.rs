@@ -215,7 +215,7 @@ async fn sqlite_texts_from_further_east_than_the_sweep() {
     let (database, settings) = bare_orders(Kind::Sqlite, &redis, "bigint PRIMARY KEY", "text").await;
     database.execute("CREATE INDEX due ON orders (status, expires_at)").await;
     let past =
-        |separator: &str, offset: &str| format!("strftime('%Y-%m-%d{separator}%H:%M:%S', 'now', '-1 hour', '{offset}') || '{offset}'");
+        |separator: &str, offset: &str| format!("strftime('%Y-%m-%d{separator}%H:%M:%S', 'now', '-30 minutes', '{offset}') || '{offset}'");
     database
         .execute(&format!(
             "INSERT INTO orders VALUES (1, 0, {}), (2, 0, {}), (3, 0, {})",
@@ -377,7 +377,7 @@ async fn a_deadline_is_shown_both_ways() {
     }
 }
 
-/// Seconds taken for milliseconds would be a deadline of 1970.
+/// Seconds taken for milliseconds are deadlines of 1970, and the other way round of the year 66972.
 #[tokio::test]
 async fn a_number_in_the_wrong_unit() {
     let redis = good_redis();
@@ -387,12 +387,47 @@ async fn a_number_in_the_wrong_unit() {
         database.execute("INSERT INTO orders VALUES (77, 0, 2051265600)").await;
         let unit = |unit: &str| settings.clone().add(&format!("[orders]\ndeadline = {{ column = 'expires_at', unit = '{unit}' }}"));
         let report = Report::of(&unit("ms"), 0).await;
-        assert_eq!(report.wrong(), ["sample deadline"], "{kind:?}");
-        report.assert("sample deadline", "warn", "2051265600, which is no deadline");
+        assert_eq!(report.wrong(), ["unit"], "{kind:?}");
+        report.assert("unit", "warn", "look like seconds: order 77 has 2051265600, which as milliseconds is in the year 1970");
+        assert_eq!(report.fix("unit"), "orders.deadline.unit = \"s\"");
         let report = Report::of(&unit("s"), 0).await;
         assert_eq!(report.wrong(), [] as [&str; 0], "{kind:?}");
         report.assert("sample deadline", "ok", "understood as 2035-01-01T12:00:00.000Z");
         report.assert("time zone", "ok", "needs none");
+        database.execute("UPDATE orders SET expires_at = expires_at * 1000; INSERT INTO orders VALUES (78, 0, 0)").await;
+        assert_eq!(Report::of(&unit("ms"), 0).await.wrong(), [] as [&str; 0], "{kind:?}");
+        let report = Report::of(&unit("s"), 0).await;
+        assert_eq!(report.wrong(), ["unit"], "{kind:?}");
+        report.assert("unit", "warn", "look like milliseconds: order 77 has 2051265600000, which as seconds is in the year 66972");
+    }
+}
+
+/// What is overdue closes as soon as a daemon starts; whoever has ten years of it is to know that before.
+#[tokio::test]
+async fn what_is_overdue() {
+    const NAME: &str = "overdue orders";
+    let redis = good_redis();
+    for kind in Kind::ALL {
+        let shop = Shop::open(kind).await;
+        shop.order(1, 600_000).await;
+        shop.orders_due_in(2..=4, -60_000).await;
+        let settings = shop.settings_with(&redis);
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), [] as [&str; 0], "{kind:?}");
+        report.assert(NAME, "ok", "3 since 20");
+        shop.orders_due_in(5..=6, -86_400_000).await;
+        let report = Report::of(&settings, 0).await;
+        assert_eq!(report.wrong(), [NAME], "{kind:?}");
+        report.assert(NAME, "warn", "5 since 20");
+        report.assert(NAME, "warn", "a daemon closes them as soon as it starts");
+        let report = Report::of(&settings.clone().set("sweep.oldest", "1h"), 0).await;
+        report.assert(NAME, "warn", "2 since 20");
+        report.assert(NAME, "warn", "overdue for more than 1h (sweep.oldest), and left alone");
+        assert_eq!(report.fix(NAME), "order-closer reconcile --oldest none");
+        assert!(report.findings.iter().any(|finding| finding["found"].as_str().is_some_and(|found| found.starts_with("3 since 20"))));
+        shop.database.execute("DELETE FROM orders").await;
+        shop.orders_due_in(1..=10_001, -60_000).await;
+        Report::of(&settings, 0).await.assert(NAME, "ok", "more than 10,000 since 20");
     }
 }
 
