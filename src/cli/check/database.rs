@@ -8,7 +8,7 @@ use crate::{
 
 const NAME: &str = "database";
 const CLOSING: &str = "closing";
-const RIGHTS: &str = "rights";
+const GRANTS: &str = "grants";
 
 /// What to do where rights are missing, which are listed before.
 const GRANTED: &str = "grant the rights that are missing, as said above, and check again";
@@ -19,7 +19,7 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     // Why there are none to be had, the other says.
     let lacking = lacking.unwrap_or_default();
     if !lacking.is_empty() {
-        examination.add(Finding::fail(RIGHTS, "the database user lacks rights that a closure needs", lacking.join(" ")));
+        examination.add(Finding::fail(GRANTS, "the database user lacks rights that a closure needs", lacking.join(" ")));
     }
     let store = match opened {
         Ok(store) => store,

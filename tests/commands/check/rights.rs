@@ -68,8 +68,8 @@ async fn what_is_printed_grants_them_all() {
     for kind in [Kind::Postgres, Kind::MariaDb] {
         let locked = Locked::new(kind, settings(&redis.url(), kind).await).await;
         let report = Report::of(&locked.settings, 78).await;
-        report.assert("rights", "fail", "lacks rights");
-        let grants = report.fix("rights").to_owned();
+        report.assert("grants", "fail", "lacks rights");
+        let grants = report.fix("grants").to_owned();
         for table in ["orders", "inventory", "order_items", "history", "order_closer_events", "order_closer_dead_letters"] {
             assert!(grants.contains(table), "{table} is missing: {grants}");
         }
@@ -93,7 +93,7 @@ async fn one_that_is_missing() {
     for kind in [Kind::Postgres, Kind::MariaDb] {
         let locked = Locked::new(kind, settings(&redis.url(), kind).await).await;
         let database = &locked.shop.database;
-        let grants = Report::of(&locked.settings, 78).await.fix("rights").to_owned();
+        let grants = Report::of(&locked.settings, 78).await.fix("grants").to_owned();
         database.execute(&grants).await;
         let whole = |table: &str| match kind {
             Kind::Postgres => format!("public.{table}"),
@@ -110,7 +110,7 @@ async fn one_that_is_missing() {
         ] {
             database.execute(&format!("REVOKE {right} ON {} FROM {}", whole(table), locked.user)).await;
             let report = Report::of(&locked.settings, 78).await;
-            let fix = report.fix("rights");
+            let fix = report.fix("grants");
             assert!(fix.starts_with(&format!("GRANT {right} ON {} TO ", whole(table))), "{kind:?}: {fix}");
             assert_eq!(fix.matches("GRANT").count(), 1, "{kind:?}: {fix}");
             database.execute(fix).await;
@@ -123,7 +123,7 @@ async fn one_that_is_missing() {
                 ))
                 .await;
             let report = Report::of(&locked.settings, 78).await;
-            assert_eq!(report.fix("rights"), format!("GRANT USAGE ON SEQUENCE public.history_number_seq TO {};", locked.user));
+            assert_eq!(report.fix("grants"), format!("GRANT USAGE ON SEQUENCE public.history_number_seq TO {};", locked.user));
         }
         locked.drop().await;
     }
@@ -137,13 +137,13 @@ async fn rights_to_columns() {
         let plain = Settings::new().set("redis.url", redis.url()).set("orders.set.closed_at", "NULL");
         let locked = Locked::new(kind, plain).await;
         let database = &locked.shop.database;
-        let grants = Report::of(&locked.settings, 78).await.fix("rights").to_owned();
+        let grants = Report::of(&locked.settings, 78).await.fix("grants").to_owned();
         database.execute(&grants).await;
         database.execute(&format!("REVOKE SELECT, UPDATE ON orders FROM {}", locked.user)).await;
         let grant = |updated: &str| format!("GRANT SELECT (order_no, status, expires_at), UPDATE ({updated}) ON orders TO {}", locked.user);
         database.execute(&grant("status")).await;
         let report = Report::of(&locked.settings, 78).await;
-        assert!(report.fix("rights").starts_with("GRANT UPDATE ON "), "{kind:?}: {}", report.fix("rights"));
+        assert!(report.fix("grants").starts_with("GRANT UPDATE ON "), "{kind:?}: {}", report.fix("grants"));
         database.execute(&grant("status, closed_at")).await;
         assert_eq!(Report::of(&locked.settings, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
         locked.drop().await;
