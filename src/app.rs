@@ -76,7 +76,8 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
         Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
         Rehearsed::Refused { id, reason, lacking: true } => {
-            error!(order = %id, reason, "a closure was tried on this order, and what it lacks every order will lack");
+            let fix = store::lacking_rights(config).await.ok().map(|grants| grants.join(" ")).filter(|grants| !grants.is_empty());
+            error!(order = %id, reason, fix, "a closure was tried on this order, and what it lacks every order will lack");
         }
         Rehearsed::Refused { id, reason, lacking: false } => {
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");

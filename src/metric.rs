@@ -79,7 +79,7 @@ metrics! {
     BATCH_ORDERS = "order_closer_batch_orders", Kind::Histogram(SIZE_BUCKETS), ["rule"];
     /// How long a transaction took, also one that failed, in seconds.
     BATCH_SECONDS = "order_closer_batch_seconds", Kind::Histogram(DURATION_BUCKETS), ["rule"];
-    /// Transactions that failed, by why: conflict (a deadlock), locked (a wait for a lock ended), timed_out, rejected,
+    /// Transactions that failed, by why: conflict (a deadlock), locked (a wait for a lock ended), timed_out, rejected, refused (a login),
     /// unavailable (the database is away).
     BATCH_FAILURES = "order_closer_batch_failures_total", Kind::Counter, ["rule", "kind"];
     /// Passes that ended well, of look-ahead and sweep.

@@ -42,6 +42,7 @@ use crate::{
     store::Store,
 };
 use first_edition::FirstEdition;
+pub use first_edition::first_edition_lives;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
 use peers::{FORGOTTEN, Known, Peers};
@@ -49,7 +50,7 @@ use peers::{FORGOTTEN, Known, Peers};
 /// How often an instance changes its field.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// At each such beat the database is asked which one it is, and whether a daemon of the first edition runs.
+/// At each such beat the database is asked which one it is, and Redis whether a daemon of the first edition runs.
 const RARELY: u64 = 20;
 
 /// How long the database may take to say which one it is.
@@ -175,7 +176,7 @@ impl Session<'_> {
                 let ended = self.beat(beat, condition, &group).await;
                 self.say_once(ended, &group);
             }
-            if beat % RARELY == 0
+            if (beat % RARELY == 0 || self.older.is_suspect())
                 && let Ok(fields) = self.commands.fields(&self.older.key).await
             {
                 self.older.learn(fields);

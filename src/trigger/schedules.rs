@@ -88,6 +88,10 @@ impl Table {
 #[async_trait]
 #[expect(clippy::unimplemented, reason = "neither the look-ahead nor the sweep asks for it")]
 impl Store for Table {
+    fn columns(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn id_kind(&self) -> IdKind {
         unimplemented!()
     }
