@@ -10,6 +10,7 @@ mod events;
 mod logs;
 mod migrate;
 mod output;
+mod pause;
 mod reconcile;
 
 use std::{env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
@@ -67,6 +68,16 @@ enum Command {
         /// The orders' ids.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
+    },
+    /// Close nothing for a while, in every daemon, reconcile and close.
+    Pause(pause::Begin),
+    /// Go on closing.
+    Resume(pause::End),
+    /// Say whether closing is paused, and how many orders are overdue.
+    Status {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
     Migrate,
@@ -208,6 +219,9 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Pause(arguments) => runtime(1)?.block_on(pause::begin(settings, arguments)),
+        Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
+        Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),

@@ -38,7 +38,7 @@ pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
-pub(crate) use own::{Fields, Link, Words, applied, finish, listed, unexpected};
+pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 

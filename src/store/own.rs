@@ -37,6 +37,9 @@ const WITH_ORDERS_TABLE: i64 = 2;
 /// The version from which on they hold facts.
 const WITH_FACTS: i64 = 3;
 
+/// The version from which on they hold pauses.
+pub(crate) const WITH_PAUSES: i64 = 4;
+
 /// Where connections for our own tables come from.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {

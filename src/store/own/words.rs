@@ -58,6 +58,10 @@ impl Words {
         format!("{}order_closer_facts", self.schema)
     }
 
+    pub(crate) fn pauses(&self) -> String {
+        format!("{}order_closer_pauses", self.schema)
+    }
+
     pub(crate) fn migrations_table(&self) -> String {
         format!("{}order_closer_migrations", self.schema)
     }
