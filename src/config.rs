@@ -16,7 +16,7 @@ mod values;
 mod variables;
 mod verb;
 
-pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
+pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
 pub use rule::{Names, Rule};

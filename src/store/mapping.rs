@@ -71,6 +71,7 @@ impl<C: Column> Mapped<C> {
                 .map(|name| Ok((name.to_string(), find("events.include", name)?)))
                 .collect::<Result<_, OpenError>>()?,
         };
+        rule.traceparent.iter().try_for_each(|column| find("events.traceparent", column).map(drop))?;
         rule.set.keys().try_for_each(|column| find("orders.set", column).map(drop))?;
         Ok(mapped)
     }
