@@ -128,7 +128,8 @@ impl From<OpenError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let exit = match error {
+        let exit = match &error {
+            StoreError::Refused { cure, .. } => return Self::new(Exit::Configuration, format!("{error}; {cure}")),
             StoreError::Unavailable(_) | StoreError::TimedOut(_) => Exit::Unavailable,
             // Somebody holds the whole table, say; the next run goes on.
             StoreError::Conflict(_) | StoreError::Locked(_) => Exit::Unfinished,

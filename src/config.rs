@@ -6,6 +6,7 @@
 
 mod events;
 mod explain;
+mod http;
 mod load;
 mod optional;
 mod rule;
@@ -18,8 +19,9 @@ mod verb;
 
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
+pub use http::{Http, HttpListen, Token};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
-pub use rule::{Names, Rule};
+pub use rule::{Names, RULE, Rule};
 pub use secret::Secret;
 pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
@@ -47,6 +49,8 @@ pub struct Config {
     pub sweep: Sweep,
     /// What is recorded and reported of each closure.
     pub events: Events,
+    /// Where the daemon answers questions, and who may ask.
+    pub http: Http,
     /// How the daemon stops.
     pub shutdown: Shutdown,
     /// What the daemon says.

@@ -21,7 +21,9 @@ mod paging;
 mod payload;
 mod postgres;
 mod rehearsal;
+mod rights;
 mod session;
+mod similar;
 mod sqlite;
 mod statement;
 mod statements;
@@ -159,6 +161,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn is_another(&self) -> Result<bool, StoreError>;
+
+    /// The names of the table's columns.
+    fn columns(&self) -> Vec<String>;
 
     /// What the catalogue, when it was last read, told of the table that may keep orders from closing.
     fn obstacles(&self) -> Vec<Obstacle>;
@@ -419,9 +424,23 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
         DatabaseUrl::Sqlite(_) => table::Table::<sqlite::Sqlite>::open(settings).await.map(|table| Arc::new(table) as _),
     };
     opened.map_err(|error| match error {
-        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
+        OpenError::Store(error) => error.of(&url).into(),
+        OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
     })
+}
+
+/// The GRANTs, each a statement, of all rights to tables that this user lacks for closing. The table need not fit the
+/// configuration, nor this user see it.
+///
+/// # Errors
+/// As [`open`] says.
+pub async fn lacking_rights(config: &Config) -> Result<Vec<String>, OpenError> {
+    let settings = Settings::of(config);
+    match settings.database.url {
+        DatabaseUrl::Postgres(_) => table::lacking_rights::<postgres::Postgres>(&settings).await,
+        DatabaseUrl::MySql(_) => table::lacking_rights::<mysql::MySql>(&settings).await,
+        DatabaseUrl::Sqlite(_) => Ok(Vec::new()),
+    }
 }
 
 /// Refuses to close orders without recording it when that is what the configuration asks for.

@@ -22,8 +22,18 @@ const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
 /// Opens the store and shows that every statement of a closure is accepted.
 ///
 /// # Errors
-/// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
+/// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say; [`StoreError::Refused`] with all rights that are
+/// missing, if that may be why.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
+    let opened = try_to_open(config).await;
+    let Err(error @ (OpenError::Missing(_) | OpenError::Store(StoreError::Rejected(_)))) = &opened else { return opened };
+    match store::lacking_rights(config).await {
+        Ok(grants) if !grants.is_empty() => Err(StoreError::Refused { reason: error.to_string(), cure: grants.join(" ") }.into()),
+        Ok(_) | Err(_) => opened,
+    }
+}
+
+async fn try_to_open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
     let store = store::open(config).await?;
     if let Some(reason) = store.zone_changed().await? {
         return Err(OpenError::Zone(reason));

@@ -128,6 +128,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         Ok(None)
     }
 
+    /// The GRANTs, each a statement, of all rights to tables that this user lacks for closing; none where there are no rights.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn lacking_rights(_: &mut Session<Self>, _: &Rule, _: &config::Events) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// A statement of ours on a list of ids, as its fragments are written.
     ///
     /// # Errors

@@ -68,7 +68,11 @@ impl OwnTables {
                  grant it SELECT, INSERT, UPDATE and DELETE on them",
                 words.schema.trim_end_matches('.')
             ))),
-            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => error.into(),
+            StoreError::Conflict(_)
+            | StoreError::Locked(_)
+            | StoreError::TimedOut(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Refused { .. } => error.into(),
         })?;
         Ok(Self { words, version })
     }

@@ -2,8 +2,10 @@
 
 mod catalogue;
 mod deadline;
+mod login;
 mod own;
 mod pooler;
+mod rights;
 mod statements;
 mod version;
 mod zone;
@@ -15,7 +17,7 @@ use sqlx::{SqlSafeStr, SqlStr, error::DatabaseError, postgres::PgConnectOptions}
 use tracing::warn;
 
 use crate::{
-    config::{Database, Rule},
+    config::{Database, Events, Rule},
     order::OrderId,
     store::{
         Limits, LockWait, OpenError, Settings, StoreError,
@@ -118,10 +120,11 @@ impl Dialect for Postgres {
             "55P03" => Class::Locked,
             // Cancelled, mostly by a limit on its time.
             "57014" => Class::TimedOut,
+            code if let Some(cure) = login::cure(code, error.message()) => Class::Refused(cure),
             // Limits on transactions.
             READ_ONLY | "25P03" | "25P04" => Class::Unavailable,
-            // Connection, authorization, no such database, resources, shutdown, internal and system errors.
-            _ if ["08", "28", "3D", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
+            // Connection, authorization, resources, shutdown, internal and system errors.
+            _ if ["08", "28", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
             _ => Class::Rejected,
         }
     }
@@ -146,6 +149,10 @@ impl Dialect for Postgres {
 
     async fn findings(&self, session: &mut Session<Self>, table: &Table, fragments: &Fragments) -> Result<Findings, StoreError> {
         table.findings(session, fragments).await
+    }
+
+    async fn lacking_rights(session: &mut Session<Self>, rule: &Rule, events: &Events) -> Result<Vec<String>, StoreError> {
+        rights::lacking(session, rule, events).await
     }
 
     fn list(_: &Table, statement: String) -> Result<ArrayStatement, OpenError> {

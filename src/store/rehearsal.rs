@@ -37,7 +37,7 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     let mut transaction = store.begin(Limits::BRIEF).await?;
     let rehearsed = run_all(transaction.as_mut()).await;
     transaction.rollback().await;
-    rehearsed
+    rehearsed.map_err(|error| error.about(&store.columns()))
 }
 
 async fn run_all(transaction: &mut dyn Transaction) -> Result<(), StoreError> {

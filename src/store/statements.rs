@@ -63,8 +63,8 @@ pub(super) struct Statements<L> {
     /// In: ?1 and ?2 the last and the first deadline. Out: how many, and the first
     /// deadline. Locks nothing.
     pub(super) count_due: Vec<Statement>,
-    /// Out: id, stored text and meaning of some unpaid order's deadline. Locks nothing.
-    pub(super) sample: SqlStr,
+    /// Out: id, stored text and meaning of some unpaid orders' deadlines. Locks nothing.
+    pub(super) samples: SqlStr,
     /// Out: statuses, each with its number among the last orders. Locks nothing.
     pub(super) statuses: SqlStr,
     /// Out: the number of unpaid orders, and of those with a deadline, up to a limit. Locks nothing. Not filtered.
@@ -118,8 +118,8 @@ impl<L> Statements<L> {
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
             count_due: fragments.within.iter().map(count).collect(),
-            sample: sql(format!(
-                "SELECT sampled.i, sampled.s, sampled.d FROM ({} AND {} LIMIT 1000) AS sampled ORDER BY sampled.d IS NULL LIMIT 1",
+            samples: sql(format!(
+                "SELECT sampled.i, sampled.s, sampled.d FROM ({} AND {} LIMIT 1000) AS sampled ORDER BY sampled.d IS NULL LIMIT 20",
                 sample(fragments),
                 fragments.any_swept
             )),

@@ -134,6 +134,15 @@ impl<D: Dialect> Table<D> {
     }
 }
 
+/// The GRANTs of all rights to tables that this user lacks for closing.
+pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Vec<String>, OpenError> {
+    let (_, plan) = D::plan(settings).await?;
+    let connections = Connections::<D>::new(plan, settings);
+    let lacking = D::lacking_rights(&mut connections.read().await?, &settings.rule, &settings.events).await;
+    connections.close().await;
+    Ok(lacking?)
+}
+
 #[async_trait]
 impl<D: Dialect> Store for Table<D> {
     fn id_kind(&self) -> IdKind {
@@ -159,6 +168,10 @@ impl<D: Dialect> Store for Table<D> {
         let identity = self.dialect.identity(&mut self.connections.read().await?).await.ok();
         let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::replace(&mut *known, identity.clone()) != identity)
+    }
+
+    fn columns(&self) -> Vec<String> {
+        self.schema().fragments.described.names.clone()
     }
 
     fn obstacles(&self) -> Vec<Obstacle> {
@@ -227,11 +240,12 @@ impl<D: Dialect> Store for Table<D> {
     async fn catalogue(&self) -> Result<Catalogue> {
         let mut session = self.connections.read().await?;
         let Schema { table, fragments, statements, .. } = &*self.schema();
+        let described = &fragments.described;
         let clock = clock(&mut session, statements).await?;
-        let sample = session.execute(statements.sample.clone()).await?;
-        let sample = sample.first().map(SampleDeadline::read::<D::Driver>).transpose().map_err(sorted::<D>)?;
-        let findings = self.dialect.findings(&mut session, table, fragments).await?;
-        Ok(fragments.described.catalogue(clock, sample, findings))
+        let samples = session.execute(statements.samples.clone()).await?;
+        let samples = samples.iter().map(SampleDeadline::read::<D::Driver>).collect::<Result<_, _>>().map_err(sorted::<D>)?;
+        let findings = self.dialect.findings(&mut session, table, fragments).await;
+        Ok(described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?))
     }
 
     async fn census(&self) -> Result<Census> {

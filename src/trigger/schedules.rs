@@ -88,6 +88,10 @@ impl Table {
 #[async_trait]
 #[expect(clippy::unimplemented, reason = "neither the look-ahead nor the sweep asks for it")]
 impl Store for Table {
+    fn columns(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn id_kind(&self) -> IdKind {
         unimplemented!()
     }
@@ -201,6 +205,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
         upcoming,
         witness: None,
         settings: settings.clone(),
+        passes: Arc::default(),
         turns: Arc::clone(&turns),
         stop: stop.clone(),
     };
@@ -210,6 +215,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
         peers: Arc::default(),
         bounds: Arc::new(Bounds::default()),
         settings,
+        passes: Arc::default(),
         turns,
         stop: stop.clone(),
     };

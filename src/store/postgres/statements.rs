@@ -41,7 +41,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let id_is_unique = !relation.has_heirs && indexes.iter().any(|index| index.makes_unique(rule.id.as_str()));
     let columns = Mapped::find(rule, &columns(session, oid).await?, false)?;
     let unicode = server_encoding(session).await? == "UTF8";
-    let Mapped { id, status, deadline, included } = &columns;
+    let Mapped { id, status, deadline, included, .. } = &columns;
     let literals = StatusLiterals::new(rule, &status_kind(status)?, &status.declared)?;
     let due = DeadlineColumn::new(deadline, &names.deadline, rule)?;
     if let (DeadlineColumn::Local { .. }, SessionZone::Unknown(reason)) = (&due, zone) {

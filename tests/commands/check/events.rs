@@ -61,7 +61,7 @@ async fn tables_that_may_not_be_read() {
     let report = Report::of(&settings, 78).await;
     report.assert("mapping", "fail", "this user can't read them");
     report.assert("mapping", "fail", "grant it SELECT, INSERT, UPDATE and DELETE");
-    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters";
+    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters, order_closer_facts";
     let grant = format!("GRANT SELECT ON order_closer_migrations TO {name}; GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}");
     shop.database.execute(&grant).await;
     assert_eq!(Report::of(&settings.set("events.enabled", true), 0).await.wrong(), [] as [&str; 0]);
