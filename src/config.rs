@@ -17,7 +17,7 @@ mod values;
 mod variables;
 mod verb;
 
-pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
+pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};

@@ -35,6 +35,7 @@ pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, 
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
 pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use payload::Carried;
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
@@ -346,12 +347,11 @@ pub trait Transaction: Send {
     /// Whether closures are recorded as events: `events.enabled` is set, and our tables are there.
     fn records(&self) -> bool;
 
-    /// Reads what the events of these orders are to carry, as a JSON object for each: the columns that the configuration
-    /// names, of orders that this transaction has closed. Nothing for an order that carries nothing.
+    /// Reads what the events of these orders are to carry: the columns that the configuration names, of orders that this transaction has closed. Nothing for an order that carries nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>, StoreError>;
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>, StoreError>;
 
     /// Runs the user's statements for these orders, which this transaction has closed.
     ///

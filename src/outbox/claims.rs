@@ -100,7 +100,7 @@ impl Outbox {
         let select = words.passing(&format!(
             "SELECT {}, d.attempts, d.due_at FROM {deliveries} d JOIN {} e ON e.id = d.event_id \
              WHERE d.target = ?1 AND d.event_id IN ({due}) ORDER BY e.id",
-            columns(words),
+            columns(self),
             words.events()
         ));
         let rows = link.fetch(&select, &[target.into()]).await?;

@@ -70,10 +70,10 @@ pub trait Target: fmt::Debug + Send + Sync {
 pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
     let mut targets: Vec<Arc<dyn Target>> = Vec::new();
     for webhook in &config.events.webhooks {
-        targets.push(Arc::new(Endpoint::new(webhook)?));
+        targets.push(Arc::new(Endpoint::new(webhook, &config.events.source)?));
     }
     if let Some(stream) = &config.events.stream {
-        let entries = Entries::new(&config.redis, stream).map_err(|error| error.to_string())?;
+        let entries = Entries::new(&config.redis, stream, &config.events.source).map_err(|error| error.to_string())?;
         targets.push(Arc::new(entries));
     }
     Ok(targets)

@@ -39,6 +39,8 @@ const WITH_FACTS: i64 = 3;
 
 /// The version from which on they hold pauses.
 pub(crate) const WITH_PAUSES: i64 = 4;
+/// The version from which on events have traces.
+const WITH_TRACES: i64 = 4;
 
 /// Where connections for our own tables come from.
 #[async_trait]
@@ -99,7 +101,7 @@ impl OwnTables {
 
     /// Who records events, if that is wanted and possible.
     pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
-        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings)))
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings, self.version >= WITH_TRACES)))
     }
 }
 
@@ -119,7 +121,7 @@ pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
     Ok(newest.map_or(Ok(None), |mut fields| fields.optional_integer())?.unwrap_or(0))
 }
 
-/// Our own tables. What can be done with them stands in [`crate::outbox`].
+/// Our own tables. What can be done with them stands in the room `outbox`.
 #[derive(Debug)]
 pub struct Outbox {
     pub(crate) backend: Box<dyn Backend>,
@@ -136,6 +138,11 @@ impl Outbox {
     #[must_use]
     pub fn version(&self) -> i64 {
         self.version
+    }
+
+    /// The trace of an event of a table called e, as its tables have it.
+    pub(crate) fn traceparent(&self) -> &'static str {
+        if self.version >= WITH_TRACES { "e.traceparent" } else { "NULL" }
     }
 
     /// What is wrong with the tables that are not ready, and what makes them so.

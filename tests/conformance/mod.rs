@@ -122,6 +122,7 @@ macro_rules! exam {
             neighbours::events_are_their_own_tables,
             outbox::an_event_for_each_closure,
             outbox::events_with_much_to_carry,
+            outbox::an_order_with_an_empty_id,
             outbox::an_event_carries_what_close_sql_moves,
             outbox::no_event_without_its_closure,
             outbox::no_closure_without_its_event,

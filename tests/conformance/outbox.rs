@@ -1,14 +1,16 @@
 //! Events: written with the closure or not at all, claimed by one at a time, kept until they are delivered.
 
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use order_closer::{
     close::{Looked, Outcome},
-    order::Trigger,
-    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery},
+    config::EventSource,
+    order::{OrderId, Trigger},
+    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, cloud_event},
     store::{Store, tables_for},
 };
 use serde_json::json;
@@ -197,6 +199,19 @@ pub async fn old_events_are_pruned_once_delivered(database: Database) {
     assert_eq!(orders(&events(&*store).await), ["3"], "what is not delivered stays");
 }
 
+/// CloudEvents' subject is never empty, and an id may be.
+pub async fn an_order_with_an_empty_id(database: Database) {
+    let id = by_kind(database.kind, "varchar(40)", "varchar(40)", "text");
+    super::create_orders(&database, id, "integer", super::time_type(database.kind)).await;
+    database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES ('', 0, {})", super::PAST)).await;
+    let store = migrated(&with_events(&database)).await;
+    assert_eq!(look(&store, vec![OrderId::from_database("")], Trigger::Sweep).await.expect("the database is well").len(), 1);
+    let events = events(&*store).await;
+    let event: serde_json::Value = serde_json::from_str(&cloud_event(&events[0], &EventSource::default()).expect("JSON")).expect("JSON");
+    assert_eq!((event.get("subject"), &event["data"]["order_id"]), (None, &json!("")), "{event}");
+    assert_eq!((event.get("traceparent"), &event["source"]), (None, &json!("order-closer")), "{event}");
+}
+
 /// What a batch carries may be more than a server takes at once.
 pub async fn events_with_much_to_carry(database: Database) {
     plain_orders(&database).await;
@@ -233,8 +248,9 @@ pub async fn an_event_larger_than_a_packet(_: Database) {
     let store = migrated(&with_events(&database).set("events.include", vec!["note"])).await;
     let looked = close(&store, &["1", "2", "3"], Trigger::Sweep).await;
     assert!(looked.iter().all(|one| matches!(one.outcome, Outcome::Closed(_))), "{looked:?}");
-    let carried: Vec<String> = events(&*store).await.iter().map(|event| event.data.get().replace(' ', "")).collect();
-    assert_eq!(carried, [r#"{"note":null}"#, "{}", r#"{"note":null}"#]);
+    let carried = |event: &Event| (event.order_id.clone(), event.data.get().replace(' ', ""));
+    let carried: BTreeMap<String, String> = events(&*store).await.iter().map(carried).collect();
+    assert_eq!(carried, super::texts([("1", r#"{"note":null}"#), ("2", "{}"), ("3", r#"{"note":null}"#)]));
 }
 
 /// An event belongs to the order as it was closed, wherever the user's statements take its row.

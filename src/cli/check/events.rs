@@ -2,7 +2,7 @@
 
 use crate::{
     cli::check::Finding,
-    config::{Config, Stream, Webhook},
+    config::{Config, EventSource, Stream, Webhook},
     outbox::{Backlog, Endpoint},
     store::{Outbox, Store},
 };
@@ -62,7 +62,7 @@ fn targets(config: &Config, outbox: &Outbox, backlog: &[Backlog]) -> Vec<Finding
 fn webhook(webhook: &Webhook, backlog: &[Backlog]) -> Finding {
     const NAME: &str = "webhook";
     let found = format!("{}: {}{}", webhook.name, webhook.url, waiting(webhook.name.as_str(), backlog));
-    if let Err(reason) = Endpoint::new(webhook) {
+    if let Err(reason) = Endpoint::new(webhook, &EventSource::default()) {
         return Finding::fail(NAME, reason, format!("fix events.webhooks, {}", webhook.name));
     }
     if webhook.url.is_readable() {
