@@ -7,6 +7,7 @@ mod opening;
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -16,13 +17,16 @@ use tracing::{debug, error, info, warn};
 pub use opening::open_and_rehearse;
 
 use crate::{
-    close::{Bounds, Clearances, Closer, Follow, Inbox, Outage, Stats, Worker},
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
     config::Config,
-    events,
-    ops::{Signals, Summaries},
+    http::{self, Access, Desk},
+    ops::{Gauges, Measured, Overdues, Readiness, Signals, Summaries},
+    outbox,
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
-    trigger::{ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, Witness, ZoneWatch, compare_clocks},
+    trigger::{
+        ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Passes, Sweep, Turns, Witness, ZoneWatch, compare_clocks,
+    },
 };
 use opening::wait_for_store;
 
@@ -115,10 +119,13 @@ impl Daemon {
         let (subscribed, subscribed_rx) = watch::channel(false);
         let (closed, closed_rx) = watch::channel(());
 
+        let clearance: Arc<dyn Clearance> = Arc::new(Clearances::default().and(witness.clone()));
+        let closer = Closer::within(Arc::clone(&store), Arc::clone(&bounds));
+        let requests = Requests::new(closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
             inbox: Arc::clone(&inbox),
-            clearance: Arc::new(Clearances::default().and(witness.clone())),
-            closer: Closer::within(Arc::clone(&store), Arc::clone(&bounds)),
+            clearance,
+            closer,
             batch_size: config.close.batch_size,
             later,
             closed,
@@ -129,12 +136,14 @@ impl Daemon {
             stop: stop.clone(),
         };
         let turns = Arc::new(Turns::default());
+        let passes = Arc::new(Passes::default());
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,
             settings: config.sweep.clone(),
+            passes: Arc::clone(&passes),
             turns: Arc::clone(&turns),
             stop: stop.clone(),
         };
@@ -144,6 +153,7 @@ impl Daemon {
             peers: Arc::clone(&peers),
             bounds: Arc::clone(&bounds),
             settings: config.sweep.clone(),
+            passes: Arc::clone(&passes),
             turns,
             stop: stop.clone(),
         };
@@ -175,6 +185,42 @@ impl Daemon {
         others.spawn(sweep.run());
         others.spawn(clock.run());
         others.spawn(listener.run());
+        if let Some(address) = config.http.listen.get() {
+            let access = Access::new(&config.http).map_err(RunError::Configuration)?;
+            let measured = Measured::begin().map_err(RunError::System)?;
+            let readiness = Arc::new(Readiness {
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+                outage: Arc::clone(&outage),
+                passes,
+                commands: commands.clone(),
+                peers: Arc::clone(&peers),
+                subscribed: subscribed_rx.clone(),
+                reached: tokio::sync::Mutex::default(),
+            });
+            let gauges = Gauges {
+                measured: measured.clone(),
+                inbox: Arc::clone(&inbox),
+                peers: Arc::clone(&peers),
+                outage: Arc::clone(&outage),
+                store: Arc::clone(&store),
+                subscribed: subscribed_rx.clone(),
+                stop: stop.clone(),
+            };
+            let overdues =
+                Overdues { store: Arc::clone(&store), inbox: Arc::clone(&inbox), oldest: config.sweep.oldest.get(), stop: stop.clone() };
+            let desk = Desk {
+                runtime: Handle::current(),
+                readiness,
+                measured,
+                requests: Arc::new(requests),
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+            };
+            others.spawn(gauges.run());
+            others.spawn(overdues.run());
+            others.spawn(http::serve(address, desk, access, stop.clone()));
+        }
         others.spawn(peers.run(Heart {
             config: config.clone(),
             commands,
@@ -185,7 +231,7 @@ impl Daemon {
             stop: stop.clone(),
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
-        events::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
+        outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
         let summaries = Summaries { stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, summaries, stop, workers, others })

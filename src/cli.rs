@@ -197,6 +197,9 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return runtime(2)?.block_on(demo::run(demo));
     }
     let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close { .. }) {
+        loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
+    }
     let settings = &loaded.config;
     let _log = logs::start(&loaded)?;
     match arguments.command {

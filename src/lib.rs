@@ -17,14 +17,16 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`metric`] | what is measured: names, labels, meanings |
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
-//! | [`store`] | the orders table and the outbox beside it, in PostgreSQL, MySQL and SQLite |
+//! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite, and the door to our own tables beside it |
 //! | [`redis`] | all that is said to Redis |
+//! | [`outbox`] | events and dead letters; telling others: webhooks, a Redis Stream |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
-//! | [`events`] | telling others: webhooks, a Redis Stream |
-//! | [`ops`] | signals, and the lines that sum the daemon up |
+//! | [`ops`] | signals, the lines that sum the daemon up, metrics, readiness |
+//! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
 //!
@@ -34,9 +36,11 @@ pub mod app;
 pub mod cli;
 pub mod close;
 pub mod config;
-pub mod events;
+pub mod http;
+pub mod metric;
 pub mod ops;
 pub mod order;
+pub mod outbox;
 pub mod redis;
 pub mod store;
 pub mod trigger;

@@ -16,8 +16,9 @@ mod halt;
 mod mapping;
 mod mysql;
 mod obstacles;
-mod outbox;
+mod own;
 mod paging;
+mod payload;
 mod postgres;
 mod rehearsal;
 mod rights;
@@ -33,11 +34,11 @@ mod zone;
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
-pub use outbox::{
-    Address, Backlog, Claimed, DeadLetter, DeadOrder, Death, Event, EventQuery, Failed, Migrated, NewEvent, Outbox, Shared,
-    VERSION as TABLES_VERSION, instance,
-};
+pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
+
+pub(crate) use driver::Value;
+pub(crate) use own::{Fields, Link, Words, applied, finish, listed, unexpected};
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -454,7 +455,7 @@ pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
     Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
 }
 
-/// What is wrong with a URL that the driver can't use; it names parameters and no password.
-fn unusable_url(error: sqlx::Error) -> Misfit {
-    Misfit(format!("database.url can't be used: {error}"))
+/// What is wrong with a URL that the driver can't use. Its own words quote values of parameters, and nothing of a URL is quoted.
+fn unusable_url(_: sqlx::Error) -> Misfit {
+    Misfit("database.url can't be used: the driver refuses the value of one of its parameters".into())
 }

@@ -13,6 +13,7 @@ mod membership;
 mod overdue;
 mod pacer;
 mod pages;
+mod passes;
 mod rest;
 #[cfg(test)]
 mod schedules;
@@ -30,6 +31,7 @@ pub use membership::{Heart, Membership, first_edition_lives};
 pub use overdue::{left_alone, since};
 pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
+pub use passes::{Pass, Passes};
 pub use slow::Turns;
 pub use sweep::Sweep;
 pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};

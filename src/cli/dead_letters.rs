@@ -11,7 +11,8 @@ use crate::{
     },
     config::Config,
     order::{OrderId, rfc3339},
-    store::{self, Address, DeadLetter, Death, Event, EventQuery, Outbox, Store},
+    outbox::{Address, DeadLetter, Death, Event, EventQuery},
+    store::{self, Outbox, Store},
 };
 
 #[derive(Debug, clap::Subcommand)]

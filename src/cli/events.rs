@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::{
     cli::{CommandResult, Exit, Failure, order_id, output, print},
     config::{Config, Span},
-    events::Closure,
-    store::{self, Event, EventQuery, Outbox, Store},
+    outbox::{Closure, Event, EventQuery},
+    store::{self, Outbox, Store},
 };
 
 /// How many events are read at a time.

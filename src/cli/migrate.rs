@@ -3,7 +3,8 @@
 use crate::{
     cli::{CommandResult, Exit, print},
     config::Config,
-    store::{self, Migrated},
+    outbox::Migrated,
+    store,
 };
 
 pub(super) async fn run(config: &Config) -> CommandResult {

@@ -26,6 +26,8 @@ use crate::{
         pace::Pace,
         transaction::{Failure, Way, lock_judge_update},
     },
+    config::RULE,
+    metric,
     store::{LockWait, OpenError, Store, StoreError},
 };
 
@@ -175,6 +177,7 @@ impl Closer {
                 Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
                 Err(failure) => failure,
             };
+            metric::BATCH_FAILURES.add(1, &[RULE, failure.name()]);
             debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
             let error = match failure {
                 Failure::Database(fault) => return Ending::Unavailable { batch, fault },

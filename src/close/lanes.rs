@@ -20,7 +20,7 @@ use crate::{
     },
     config::Retry,
     order::OrderId,
-    store::DeadOrder,
+    outbox::DeadOrder,
 };
 
 /// How long a settled order is remembered, and how many of them.

@@ -34,6 +34,16 @@ pub(super) enum Failure {
     Statement(StoreError),
 }
 
+impl Failure {
+    /// Its name in metrics.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Database(error) | Self::Statement(error) => error.name(),
+            Self::Fused(_) => "locked",
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Statement(error)

@@ -22,7 +22,8 @@ use crate::{
         throttle::{Said, Throttle},
     },
     order::{OrderId, Trigger},
-    store::{DeadOrder, LockWait, StoreError},
+    outbox::DeadOrder,
+    store::{LockWait, StoreError},
 };
 
 /// How many workers the lane `alone` has, each with a connection of its own.
@@ -32,11 +33,8 @@ const ALONE: usize = 2;
 const SLOW: Duration = Duration::from_millis(250);
 const SLOW_ONES: usize = 2;
 
-/// How many transactions run at the same time at the most, where `workers` do so when none is slow.
-#[must_use]
-pub const fn most_transactions(workers: usize) -> usize {
-    workers + ALONE + 2 * SLOW_ONES
-}
+/// How many orders are closed at the same time that somebody has asked for by their ids.
+pub(super) const REQUESTED: usize = 2;
 
 /// How long an order may be carried until it is due; a longer wait is left to the sweep's look ahead.
 const LONGEST_CARRY: Duration = Duration::from_mins(1);

@@ -5,7 +5,11 @@ use std::{fmt, path::PathBuf};
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ColumnName, Retry, Span, WebhookUrl};
+use super::{
+    ColumnName, Retry, Span, WebhookUrl,
+    optional::{list, optional},
+    secret,
+};
 
 /// What is recorded and reported of each closure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -20,10 +24,10 @@ pub struct Events {
     /// When a delivery that failed is tried again.
     pub retry: Retry,
     /// HTTP endpoints that are told.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub webhooks: Vec<Webhook>,
     /// A Redis Stream that is told.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub stream: Option<Stream>,
 }
 
@@ -71,7 +75,7 @@ pub struct Webhook {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<PathBuf>,
     /// A PEM file of certificate authorities to trust instead of the system's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub ca_file: Option<PathBuf>,
     /// How long one delivery may take.
     #[serde(default = "ten_seconds")]
@@ -131,10 +135,10 @@ impl TryFrom<String> for TargetName {
     fn try_from(text: String) -> Result<Self, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-            return Err(format!("{text:?} is not a name of at most 64 letters, digits, hyphens, underscores and dots"));
+            return Err("is not a name of at most 64 letters, digits, hyphens, underscores and dots".into());
         }
         if text == STREAM {
-            return Err(format!("{text:?} is the name of the Redis Stream; choose another"));
+            return Err("is the name of the Redis Stream; choose another".into());
         }
         Ok(Self(text))
     }
@@ -159,7 +163,7 @@ impl fmt::Display for TargetName {
 pub struct WebhookSecret(Vec<u8>);
 
 impl WebhookSecret {
-    const PREFIX: &str = "whsec_";
+    const PREFIX: &str = secret::WEBHOOK;
 
     /// The key's bytes.
     #[must_use]

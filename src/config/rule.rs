@@ -9,6 +9,9 @@ use super::{ColumnName, Config, Deadline, Statement, Status, TableName};
 /// Longer than any calendar, in microseconds, and still within an `i64` when it is added to a time of ours.
 const FOREVER: i64 = 9_000_000_000_000_000_000;
 
+/// The name of the rule, as metrics and paths have it: there is one.
+pub const RULE: &str = "orders";
+
 /// Which orders are closed, when, and what closing one does.
 #[derive(Debug, Clone)]
 pub struct Rule {

@@ -25,7 +25,7 @@ use crate::store::{
     Limits, LockWait, Settings, StoreError,
     dialect::{Dialect, DriverOptions, sorted},
     driver::Driver,
-    outbox::{Backend, Link, Open, Work},
+    own::{Backend, Link, Open, Work},
     session::{Session, Shared, proved},
     statement::sql,
 };
@@ -93,11 +93,11 @@ impl<D: Dialect> Connections<D> {
                     Box::pin(async move { D::Driver::script(connection, set_up).await.map(drop) })
                 })
         };
-        // Two more for orders that are tried alone, and four for what takes long.
-        let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 6 };
+        // Two more for orders that are tried alone, four for what takes long, and two for orders that somebody asks for.
+        let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 8 };
         let closing = pool(workers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
-        // The sweep, the look-ahead, whoever asks, and each target of events.
-        let readers = pool(3 + settings.events.targets().count(), reading, false);
+        // The sweep, the look-ahead, whoever asks, whoever counts, and each target of events.
+        let readers = pool(4 + settings.events.targets().count(), reading, false);
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));

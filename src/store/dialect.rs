@@ -15,7 +15,7 @@ use crate::{
         driver::{Columns, Driver},
         error::{Class, sort},
         mapping::StatusLiterals,
-        outbox::Words,
+        own::Words,
         session::Session,
         statement::Parameters,
         template::Template,
@@ -47,6 +47,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Checks at once what would be checked at the commit, where there is such a thing.
     const CHECK_DEFERRED: Option<&'static str> = None;
+
+    /// Whether a statement that fails leaves its transaction to a savepoint or to nothing.
+    const FAILS_WHOLE: bool = false;
 
     /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
     const LIMITED_BY_TIME: bool = false;

@@ -32,6 +32,21 @@ pub enum StoreError {
     Rejected(String),
 }
 
+impl StoreError {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) => "conflict",
+            Self::Locked(_) => "locked",
+            Self::TimedOut(_) => "timed_out",
+            Self::Unavailable(_) => "unavailable",
+            Self::Rejected(_) => "rejected",
+            Self::Refused { .. } => "refused",
+        }
+    }
+}
+
 /// What in the configuration does not fit the database, and what would.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -8,7 +8,7 @@ mod catalogue;
 mod deadline;
 mod ids;
 mod login;
-mod outbox;
+mod own;
 mod rights;
 mod statements;
 mod zone;

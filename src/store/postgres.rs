@@ -3,7 +3,7 @@
 mod catalogue;
 mod deadline;
 mod login;
-mod outbox;
+mod own;
 mod pooler;
 mod rights;
 mod statements;
@@ -54,6 +54,7 @@ impl Dialect for Postgres {
     const PARAMETERS: Parameters = Parameters::Dollar;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
+    const FAILS_WHOLE: bool = true;
 
     async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
         let database = &settings.database;

@@ -4,7 +4,7 @@ mod affinity;
 mod catalogue;
 mod deadline;
 mod file;
-mod outbox;
+mod own;
 mod statements;
 
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};

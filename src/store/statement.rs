@@ -4,7 +4,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 /// How a dialect writes its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parameters {
+pub(crate) enum Parameters {
     /// `$1`
     Dollar,
     /// `?1`
@@ -15,7 +15,7 @@ pub(super) enum Parameters {
 
 /// A statement in one dialect.
 #[derive(Debug, Clone)]
-pub(super) struct Statement {
+pub(crate) struct Statement {
     sql: SqlStr,
     /// Which value each parameter takes, where they have no numbers.
     order: Option<Vec<usize>>,

@@ -8,7 +8,7 @@ use crate::{
         Census, OpenError,
         close_sql::CloseStatement,
         dialect::{Dialect, Fragments},
-        outbox::OwnTables,
+        own::OwnTables,
         statement::{Statement, Writer, sql},
     },
 };

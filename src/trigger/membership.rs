@@ -103,6 +103,12 @@ impl Membership {
         self.patience(id).is_zero()
     }
 
+    /// How many others there are, and whether we tell them that we are fit.
+    #[must_use]
+    pub fn seen(&self) -> (usize, bool) {
+        self.read(|peers| (peers.known(Instant::now()).living, peers.is_fit()))
+    }
+
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
     pub async fn run(self: Arc<Self>, heart: Heart) {
         let Heart { config, commands, store, inbox, stats, outage, stop } = heart;

@@ -205,6 +205,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
         upcoming,
         witness: None,
         settings: settings.clone(),
+        passes: Arc::default(),
         turns: Arc::clone(&turns),
         stop: stop.clone(),
     };
@@ -214,6 +215,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
         peers: Arc::default(),
         bounds: Arc::new(Bounds::default()),
         settings,
+        passes: Arc::default(),
         turns,
         stop: stop.clone(),
     };

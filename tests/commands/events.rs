@@ -15,9 +15,9 @@ async fn closures_are_listed(kind: Kind) {
     let missing = order_closer(&settings, &["events"]).await.expect_code(78);
     assert!(missing.stderr.contains("order-closer migrate"), "{missing:#?}");
     let made = order_closer(&settings, &["migrate"]).await.expect_code(0);
-    assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("the tables order_closer_* are created, version 3\n", ""));
+    assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("the tables order_closer_* are created, version 4\n", ""));
     let again = order_closer(&settings, &["migrate"]).await.expect_code(0);
-    assert_eq!(again.stdout, "the tables order_closer_* are up to date, version 3\n");
+    assert_eq!(again.stdout, "the tables order_closer_* are up to date, version 4\n");
     assert_eq!(order_closer(&settings, &["events"]).await.expect_code(0).stdout, "");
 
     shop.orders(&[(1, -60_000), (2, -60_000), (3, 600_000)]).await;
@@ -74,7 +74,7 @@ async fn a_webhook_that_can_not_be() {
         (webhook("a", URL, "secrets = ['hunter2']"), "doesn't begin with whsec_"),
         (webhook("a", URL, "secrets = ['whsec_hunter2!']"), "is not in base64"),
         (webhook("a", URL, "secrets = ['whsec_aHVudGVyMg==']"), "has 7 bytes"),
-        (format!("{good}concurrency = 0"), "concurrency is 0"),
+        (format!("{good}concurrency = 0"), "concurrency must be from 1 to 256"),
         (format!("{good}timeout = '0s'"), "timeout is 0s"),
         (format!("{good}{good}"), "name another one has"),
         (format!("{good}secret = 'x'"), "secret_files"),

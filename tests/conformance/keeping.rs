@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use order_closer::{
-    events::Pruner,
-    store::{Address, DeadOrder, Store},
+    outbox::{Address, DeadOrder, Pruner},
+    store::Store,
 };
 use tokio_util::sync::CancellationToken;
 

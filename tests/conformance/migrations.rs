@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use order_closer::{
     order::Trigger,
-    store::{DeadLetter, StoreError, TABLES_VERSION, tables_for},
+    outbox::DeadLetter,
+    store::{StoreError, TABLES_VERSION, tables_for},
 };
 
 use super::{
@@ -129,12 +130,27 @@ pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
     assert_eq!(overdue(&*store).await, ["1", "2", "4"]);
 }
 
+/// Takes back what version 4 has added.
+async fn undo_4(database: &Database) {
+    if database.kind != Kind::MariaDb {
+        database.execute("DROP INDEX order_closer_deliveries_dead").await;
+    }
+    for (table, column) in [("events", "rule"), ("events", "traceparent"), ("dead_letters", "rule"), ("deliveries", "failing_since")] {
+        database.execute(&format!("ALTER TABLE order_closer_{table} DROP COLUMN {column}")).await;
+    }
+    for table in ["targets", "pauses"] {
+        database.execute(&format!("DROP TABLE order_closer_{table}")).await;
+    }
+    database.execute("DELETE FROM order_closer_migrations WHERE version = 4").await;
+}
+
 /// Events and dead letters need no more; what does is left off.
 pub async fn tables_of_the_version_before(database: Database) {
     plain_orders(&database).await;
     overdue_orders(&database, 1..=2).await;
     let settings = with_events(&database);
     open(&settings).await.outbox().migrate().await.expect("our tables can be created");
+    undo_4(&database).await;
     database.execute("DROP TABLE order_closer_facts").await;
     database.execute("DELETE FROM order_closer_migrations WHERE version = 3").await;
     let store = open(&settings).await;
@@ -170,4 +186,24 @@ pub async fn a_migration_is_taken_up_where_it_was_cut_off(database: Database) {
     let migrated = store.outbox().migrate().await.expect("what is done is passed over");
     assert_eq!((migrated.from, migrated.to), (1, TABLES_VERSION));
     assert_eq!(database.number("SELECT count(orders_table) FROM order_closer_dead_letters").await, 0);
+}
+
+pub async fn a_database_named_with_a_quote(database: Database) {
+    let name = format!("{}_o'brien", database.url.rsplit('/').next().unwrap_or_default());
+    database.execute(&format!("CREATE DATABASE `{name}`")).await;
+    database
+        .execute(&format!(
+            "CREATE TABLE `{name}`.orders (order_no bigint PRIMARY KEY, status integer, expires_at {})",
+            super::time_type(database.kind)
+        ))
+        .await;
+    let settings = with_events(&database).set("database.url", format!("{}_o'brien", database.url));
+    let migrated = open(&settings).await.outbox().migrate().await;
+    assert_eq!(migrated.map(|migrated| migrated.to), Ok(TABLES_VERSION));
+    let tables = format!(
+        "SELECT count(*) FROM information_schema.columns WHERE column_name = 'orders_table' AND table_schema = '{}'",
+        name.replace('\'', "''")
+    );
+    assert_eq!(database.number(&tables).await, 6, "every table but that of the migrations");
+    database.execute(&format!("DROP DATABASE `{name}`")).await;
 }

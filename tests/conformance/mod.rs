@@ -15,6 +15,7 @@ mod misfits;
 mod names;
 mod neighbours;
 mod outbox;
+mod payloads;
 mod plans;
 mod poolers;
 mod read_only;
@@ -126,6 +127,8 @@ macro_rules! exam {
             outbox::no_closure_without_its_event,
             outbox::nothing_is_recorded_unless_asked_for,
             outbox::an_included_column_must_exist,
+            payloads::whatever_the_columns_hold,
+            payloads::a_payload_that_is_too_long,
             outbox::events_name_orders_exactly,
             outbox::events_are_read_in_pages_and_by_age,
             outbox::old_events_are_pruned_once_delivered,
@@ -148,6 +151,7 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        payloads::a_column_that_the_server_cant_render,
         rehearsal::a_rehearsal_passes_over_a_held_order,
         rehearsal::a_rehearsal_runs_what_is_deferred,
         rehearsal::a_rehearsal_names_a_missing_partition,
@@ -204,6 +208,7 @@ mod mariadb {
         rehearsal::a_rehearsal_passes_over_a_held_order,
         rehearsal::no_rehearsal_beside_a_table_without_transactions,
         migrations::a_migration_is_taken_up_where_it_was_cut_off,
+        migrations::a_database_named_with_a_quote,
         outbox::packets_of_a_megabyte,
         outbox::an_event_larger_than_a_packet,
         altered::the_ids_index_is_renamed,

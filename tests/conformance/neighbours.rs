@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use order_closer::{
     order::Trigger,
-    store::{Address, DeadOrder, Store},
+    outbox::{Address, DeadOrder},
+    store::Store,
 };
 
 use super::{

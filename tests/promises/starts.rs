@@ -1,11 +1,12 @@
 //! A daemon that starts before all that it needs is there: it waits, says what is missing and what a hand can do about it, and
 //! goes on when that is done.
 
-use super::on_each_database;
-use crate::support::{Daemon, Kind, Redis, Settings, Shop};
+use super::{listening, on_each_database};
+use crate::support::{Daemon, Kind, Redis, Settings, Shop, order_closer};
 
 on_each_database! {
     before_its_table_is_there
+    the_longest_times_are_reckoned_with
     before_its_column_is_there
 }
 
@@ -96,4 +97,25 @@ async fn a_statement_that_is_no_sql() {
         let daemon = Daemon::start(&shop.settings_with(&redis).after_close_sql("UPDAET orders SET status = 4 WHERE order_no IN (:ids)"));
         assert_eq!(daemon.wait().await.code(), Some(78), "{:#?}", daemon.lines());
     }
+}
+
+/// Whatever length of time the configuration takes, no clock of a server or a host runs over.
+async fn the_longest_times_are_reckoned_with(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    let every = ["close.retry.initial", "close.retry.max", "sweep.every", "sweep.ahead", "sweep.oldest", "log.summary"];
+    let settings = every.iter().fold(shop.settings_with(&redis), |settings, key| settings.set(key, "100y"));
+    let settings =
+        ["events.keep", "events.retry.initial", "events.retry.max"].iter().fold(settings, |settings, key| settings.set(key, "100y"));
+    let settings = settings.set("database.timeout", "1d").set("events.enabled", true).add("[events.stream]\nkey = 'orders:closed'");
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    shop.orders_due_in(1..=10, -1_000).await;
+    shop.orders_due_in(11..=20, 1_000).await;
+    let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    shop.orders_due_in(21..=30, -1_000).await;
+    order_closer(&settings, &["reconcile", "--oldest", "100y", "--max-duration", "100y"]).await.expect_code(0);
+    order_closer(&settings, &["events", "--since", "100y"]).await.expect_code(0);
+    assert_eq!(shop.assert_outcome().await.closed.len(), 30);
 }

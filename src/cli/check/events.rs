@@ -3,8 +3,8 @@
 use crate::{
     cli::check::Finding,
     config::{Config, Stream, Webhook},
-    events::Endpoint,
-    store::{Backlog, Outbox, Store},
+    outbox::{Backlog, Endpoint},
+    store::{Outbox, Store},
 };
 
 const TABLES: &str = "own tables";

@@ -5,7 +5,7 @@ use super::{
     catalogue::{Column, Server, Table, columns, id_column, indexes, status_column, table},
     deadline::{DeadlineColumn, NOW},
     ids::IdColumn,
-    outbox::words,
+    own::words,
 };
 use crate::{
     config::{Names, Rule, TimeZone},
@@ -59,11 +59,7 @@ pub(super) async fn read(
     // As the judge compares them.
     let status_is = |texts: &[String]| format!("CAST({status_text} AS BINARY) IN ('{}')", texts.join("', '"));
     let micros = due.micros(plus);
-    let pair = |(name, column): &(String, Column)| {
-        let value = names.quoted(name);
-        // Bytes have no place in JSON.
-        if column.is_binary() { format!("'{name}', LOWER(HEX({value}))") } else { format!("'{name}', {value}") }
-    };
+    let pair = |(name, column): &(String, Column)| format!("'{name}', {}", column.in_json(&names.quoted(name), &server));
     let pairs: Vec<String> = columns.included.iter().map(pair).collect();
     // With the schema, since others may be in another one.
     let qualified = [&table.schema, &table.name].map(|name| names.quoted(name)).join(".");

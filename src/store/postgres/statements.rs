@@ -4,7 +4,7 @@ use super::{
     Postgres,
     catalogue::{Relation, columns, id_cast, id_kind, indexes, lacking, relation, server_encoding, status_kind, table_oid},
     deadline::DeadlineColumn,
-    outbox::words,
+    own::words,
     zone::SessionZone,
 };
 use crate::{

@@ -83,7 +83,7 @@ impl FirstEdition {
 fn group(config: &Config) -> String {
     let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
     let Database { url, time_zone, timeout: _ } = &config.database;
-    let text = url.to_string();
+    let text = url.in_first_edition();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));
     let host = if local { gethostname::gethostname().to_string_lossy().into_owned() } else { String::new() };
     let mut unpaid: Vec<String> = unpaid.get().iter().map(Status::text).collect();

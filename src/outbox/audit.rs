@@ -1,0 +1,149 @@
+//! The audit log: reading events, and pruning old ones.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::Result;
+use crate::{
+    order::OrderId,
+    store::{Fields, Link, Outbox, Words, finish, listed, unexpected},
+};
+
+/// A closure, as it was recorded.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// The event's id: the idempotency key of every delivery.
+    pub id: Uuid,
+    /// The order.
+    pub order_id: String,
+    /// Its deadline, in microseconds since 1970 UTC.
+    pub deadline: i64,
+    /// When it was closed, likewise, by the database's clock.
+    pub closed_at: i64,
+    /// The one minus the other, in microseconds.
+    pub lateness: i64,
+    /// What made the daemon look at it.
+    pub trigger: String,
+    /// Who closed it.
+    pub instance: String,
+    /// The order's columns that `events.include` names, as a JSON object.
+    pub data: Box<RawValue>,
+}
+
+/// Which events to read.
+#[derive(Debug, Clone, Default)]
+pub struct EventQuery {
+    /// This event only.
+    pub id: Option<Uuid>,
+    /// Those of this order only.
+    pub order: Option<OrderId>,
+    /// Those that are no older than this.
+    pub since: Option<Duration>,
+    /// Those after this one.
+    pub after: Option<Uuid>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+/// The columns of [`event`], of a table called e.
+pub(super) fn columns(words: &Words) -> String {
+    format!(
+        "CAST(e.id AS CHAR(36)), e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}",
+        data = words.data_text
+    )
+}
+
+pub(super) fn event(fields: &mut Fields) -> Result<Event> {
+    Ok(Event {
+        id: uuid(&fields.text()?)?,
+        order_id: fields.text()?,
+        deadline: fields.integer()?,
+        closed_at: fields.integer()?,
+        lateness: fields.integer()?,
+        trigger: fields.text()?,
+        instance: fields.text()?,
+        data: RawValue::from_string(fields.text()?).map_err(|error| unexpected(&format!("no JSON ({error})")))?,
+    })
+}
+
+pub(super) fn uuid(text: &str) -> Result<Uuid> {
+    Uuid::try_parse(text).map_err(|_| unexpected("no UUID"))
+}
+
+/// The least id that an event of this time can have.
+fn first_id(micros: i64) -> Uuid {
+    let millis = u64::try_from(micros / 1_000).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid()
+}
+
+impl Outbox {
+    /// Reads events of our orders, oldest first. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn events(&self, query: &EventQuery) -> Result<Vec<Event>> {
+        let mut link = self.backend.read().await?;
+        let mut conditions = vec![self.words.ours("e.")];
+        let mut values = vec![i64::from(query.limit).into()];
+        if let Some(order) = &query.order {
+            conditions.push("e.order_id = ?2".to_owned());
+            values.push(order.as_str().into());
+        }
+        if let Some(id) = query.id {
+            conditions.push(format!("e.id = '{id}'"));
+        }
+        if let Some(since) = query.since {
+            conditions.push(format!("e.id >= '{}'", first_id(self.ago(link.as_mut(), since).await?)));
+        }
+        if let Some(after) = query.after {
+            conditions.push(format!("e.id > '{after}'"));
+        }
+        // In: ?1 how many, ?2 an order. Out: events in the order of time.
+        let select = self.words.passing(&format!(
+            "SELECT {} FROM {} e WHERE {} ORDER BY e.id LIMIT ?1",
+            columns(&self.words),
+            self.words.events(),
+            conditions.join(" AND ")
+        ));
+        link.fetch(&select, &values).await?.iter_mut().map(event).collect()
+    }
+
+    /// Deletes at most `limit` events that are older than `keep`, come after the event `after`, and have no delivery
+    /// left; returns them, oldest first.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn prune(&self, keep: Duration, after: Option<Uuid>, limit: u32) -> Result<Vec<Uuid>> {
+        let words = &self.words;
+        let mut link = self.backend.read().await?;
+        let oldest_kept = first_id(self.ago(link.as_mut(), keep).await?);
+        // In: ?1 how many. Out: the ids of old events.
+        let select = words.passing(&format!(
+            "SELECT CAST(e.id AS CHAR(36)) FROM {} e WHERE e.id < '{oldest_kept}' AND e.id > '{after}' AND {} \
+             AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) ORDER BY e.id LIMIT ?1",
+            words.events(),
+            words.ours("e."),
+            words.deliveries(),
+            after = after.unwrap_or_default()
+        ));
+        let old = link.fetch(&select, &[i64::from(limit).into()]).await?;
+        let old = old.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
+        drop(link);
+        if old.is_empty() {
+            return Ok(old);
+        }
+        let mut work = self.backend.begin().await?;
+        let delete = words.passing(&format!("DELETE FROM {} WHERE id IN ({})", words.events(), listed(old.iter())));
+        let deleted = work.link().change(&delete, &[]).await;
+        finish(work, deleted.map(|_| old)).await
+    }
+
+    /// The time so long ago by the database's clock, in microseconds since 1970.
+    async fn ago(&self, link: &mut dyn Link, time: Duration) -> Result<i64> {
+        let now = link.fetch(&self.words.statement(&format!("SELECT {}", self.words.now)), &[]).await?;
+        let now = now.into_iter().next().map_or_else(|| Err(unexpected("no clock")), |mut fields| fields.integer())?;
+        Ok(now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)))
+    }
+}

@@ -1,0 +1,83 @@
+//! An event as others read it.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::{order::rfc3339, outbox::Event};
+
+/// The media type of [`cloud_event`].
+pub const CONTENT_TYPE: &str = "application/cloudevents+json";
+
+/// The type of our events, as CloudEvents wants it.
+const TYPE: &str = "order-closer.order.closed";
+
+/// The context in which they happen, likewise: a relative reference.
+const SOURCE: &str = "order-closer";
+
+/// A closure, in the words of all that tell of it.
+#[derive(Debug, Serialize)]
+pub struct Closure<'e> {
+    /// The order.
+    pub order_id: &'e str,
+    /// Its deadline, in RFC 3339.
+    pub deadline: String,
+    /// When it was closed, likewise, by the database's clock.
+    pub closed_at: String,
+    /// The one minus the other, in milliseconds.
+    pub lateness_ms: f64,
+    /// What made the daemon look at it.
+    pub trigger: &'e str,
+    /// Who closed it: host and process.
+    pub instance: &'e str,
+    /// The order's columns that `events.include` names.
+    pub order: &'e RawValue,
+}
+
+impl<'e> From<&'e Event> for Closure<'e> {
+    fn from(event: &'e Event) -> Self {
+        Self {
+            order_id: &event.order_id,
+            deadline: rfc3339(event.deadline),
+            closed_at: rfc3339(event.closed_at),
+            lateness_ms: millis(event.lateness),
+            trigger: &event.trigger,
+            instance: &event.instance,
+            order: &event.data,
+        }
+    }
+}
+
+/// Exact up to a century.
+#[expect(clippy::cast_precision_loss, reason = "fifty-three bits of microseconds are 285 years")]
+fn millis(micros: i64) -> f64 {
+    micros as f64 / 1_000.0
+}
+
+/// An event in CloudEvents 1.0's structured JSON, the same bytes each time:
+/// <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>.
+///
+/// # Errors
+/// None that can happen: every part can be written as JSON.
+pub fn cloud_event(event: &Event) -> Result<String, serde_json::Error> {
+    #[derive(Serialize)]
+    struct Envelope<'e> {
+        specversion: &'static str,
+        id: String,
+        source: &'static str,
+        r#type: &'static str,
+        subject: &'e str,
+        time: String,
+        datacontenttype: &'static str,
+        data: Closure<'e>,
+    }
+    serde_json::to_string(&Envelope {
+        specversion: "1.0",
+        id: event.id.to_string(),
+        source: SOURCE,
+        r#type: TYPE,
+        subject: &event.order_id,
+        time: rfc3339(event.closed_at),
+        datacontenttype: "application/json",
+        data: Closure::from(event),
+    })
+}

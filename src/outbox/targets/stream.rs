@@ -1,0 +1,70 @@
+//! The Redis Stream: an event as an entry, with a field for each thing that there is to tell.
+//!
+//! The field `id` is the event's id. An entry whose delivery could not be noted comes twice under the same one, so
+//! consumers pass over ids that they have seen.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{Answer, Closure, Target};
+use crate::{
+    config::{Redis, Stream},
+    outbox::Event,
+    redis::{Commands, PATIENCE, RedisError},
+};
+
+/// Entries under way at the same time; they share one connection.
+const CONCURRENCY: usize = 128;
+
+/// A stream, and a connection of its own to its Redis.
+#[derive(Debug)]
+pub struct Entries {
+    commands: Commands,
+    settings: Stream,
+}
+
+impl Entries {
+    /// Begins to connect, and does not wait for it.
+    ///
+    /// # Errors
+    /// Says what is wrong with the configuration of Redis.
+    pub fn new(redis: &Redis, stream: &Stream) -> Result<Self, RedisError> {
+        Ok(Self { commands: Commands::new(redis)?, settings: stream.clone() })
+    }
+}
+
+#[async_trait]
+impl Target for Entries {
+    fn name(&self) -> &str {
+        Stream::name()
+    }
+
+    fn concurrency(&self) -> usize {
+        CONCURRENCY
+    }
+
+    fn timeout(&self) -> Duration {
+        PATIENCE
+    }
+
+    async fn deliver(&self, event: &Event) -> Answer {
+        let Closure { order_id, deadline, closed_at, lateness_ms, trigger, instance, order } = Closure::from(event);
+        let fields = vec![
+            ("id", event.id.to_string()),
+            ("order_id", order_id.into()),
+            ("deadline", deadline),
+            ("closed_at", closed_at),
+            ("lateness_ms", lateness_ms.to_string()),
+            ("trigger", trigger.into()),
+            ("instance", instance.into()),
+            ("order", order.get().into()),
+        ];
+        match self.commands.append(&self.settings.key, self.settings.max_len, fields).await {
+            Ok(()) => Answer::Delivered,
+            // It is not the event's fault, and not for the event to pay for.
+            Err(error @ RedisError::NotOurs(_)) => Answer::Away { reason: error.to_string() },
+            Err(error) => Answer::failed(error.to_string()),
+        }
+    }
+}

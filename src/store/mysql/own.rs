@@ -1,0 +1,65 @@
+//! Our own tables in MySQL and MariaDB: beside the orders table, in its database.
+
+use sha2::{Digest, Sha256};
+
+use super::deadline::NOW;
+use crate::store::{own::Words, statement::Parameters};
+
+/// The name of the lock that whoever migrates holds. It is the whole server's, and no longer than 64 characters, as a
+/// database's name may be by itself. MySQL has no MD5() any more, so it is hashed here.
+fn lock_name(database: &str) -> String {
+    let hash = Sha256::digest(database);
+    hash[..16].iter().fold("order_closer_".into(), |name, byte| format!("{name}{byte:02x}"))
+}
+
+/// For tables in this database, beside this orders table.
+pub(super) fn words(database: &str, orders_table: &str) -> Words {
+    let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
+    let lock = literal(&lock_name(database));
+    let prefix = format!("`{}`.", database.replace('`', "``"));
+    Words {
+        schema_prefix: literal(&prefix),
+        schema: prefix,
+        schema_name: literal(database),
+        orders_table: literal(orders_table),
+        find_tables: format!(
+            "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {} AND table_name = 'order_closer_migrations'",
+            literal(database)
+        ),
+        now: NOW,
+        parameters: Parameters::Bare,
+        new_events: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', order_id VARCHAR(700) PATH '$.order_id', \
+                     deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data')) AS e",
+        new_data: "e.data",
+        data_text: "e.data",
+        dead_id: "CONVERT(order_id USING utf8mb4)",
+        // Without this, MariaDB compares by the text's collation.
+        dead_key: |id| format!("CAST({id} AS BINARY)"),
+        or_update: "ON DUPLICATE KEY UPDATE",
+        skip_locked: " FOR UPDATE SKIP LOCKED",
+        // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
+        lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),
+        unlock_migrations: Some(format!("DO RELEASE_LOCK({lock})")),
+        migrations: &[
+            include_str!("migrations/1.sql"),
+            include_str!("migrations/2.sql"),
+            include_str!("migrations/3.sql"),
+            include_str!("migrations/4.sql"),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `SELECT LEFT(SHA2('shop', 256), 32)`
+    #[test]
+    fn the_name_of_a_lock_is_hashed_here_and_short_enough() {
+        assert_eq!(lock_name("shop"), "order_closer_8d9001d32c6a703d95921a77115050f3");
+        assert!(lock_name(&"界".repeat(64)).len() <= 64);
+        let words = words("shop", "orders");
+        let sql = words.lock_migrations + &words.unlock_migrations.unwrap_or_default();
+        assert!(["MD5(", "SHA1(", "SHA("].iter().all(|function| !sql.contains(function)), "MySQL 9.6 has none of these: {sql}");
+    }
+}

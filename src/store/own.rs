@@ -1,0 +1,162 @@
+//! The door to our own tables, which stand beside the orders: what a closure needs of them, and connections for all that
+//! [`crate::outbox`] does with them.
+//!
+//! Statements on them are written once; what the dialects say differently they tell as [`words::Words`]. All times are the
+//! database's, in microseconds since 1970 UTC.
+
+mod facts;
+mod link;
+mod record;
+mod words;
+
+use std::{fmt, sync::Arc};
+
+use async_trait::async_trait;
+
+pub use record::{NewEvent, instance};
+
+pub(crate) use link::{Fields, Link, Work, finish, unexpected};
+pub(crate) use words::{Words, listed};
+
+pub(super) use link::Open;
+pub(super) use record::Recorder;
+
+use crate::{
+    config::Events,
+    store::{Misfit, OpenError, StoreError},
+};
+
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// The newest version of our tables that this program knows.
+pub const VERSION: i64 = 4;
+
+/// The version from which on they hold what events and dead letters need.
+const WITH_ORDERS_TABLE: i64 = 2;
+
+/// The version from which on they hold facts.
+const WITH_FACTS: i64 = 3;
+
+/// Where connections for our own tables come from.
+#[async_trait]
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// A connection that only reads.
+    async fn read(&self) -> Result<Box<dyn Link>>;
+
+    /// A transaction.
+    async fn begin(&self) -> Result<Box<dyn Work>>;
+}
+
+/// What the store found of our own tables when it was opened.
+#[derive(Debug, Clone)]
+pub(super) struct OwnTables {
+    words: Words,
+    /// 0 without tables.
+    version: i64,
+}
+
+impl OwnTables {
+    /// Fails when there are tables that this user may not even read: without the dead letters a sweep would bring
+    /// what was given up, and none of the errors to come would say why.
+    pub(super) async fn find(link: &mut dyn Link, words: Words) -> Result<Self, OpenError> {
+        let version = Self::readable_version(link, &words).await.map_err(|error| match error {
+            StoreError::Rejected(reason) => OpenError::Missing(Misfit(format!(
+                "there are tables order_closer_* in {}, but this user can't read them: {reason}; \
+                 grant it SELECT, INSERT, UPDATE and DELETE on them",
+                words.schema.trim_end_matches('.')
+            ))),
+            StoreError::Conflict(_)
+            | StoreError::Locked(_)
+            | StoreError::TimedOut(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Refused { .. } => error.into(),
+        })?;
+        Ok(Self { words, version })
+    }
+
+    async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
+        let version = version(link, words).await?;
+        if version > 0 {
+            for table in [words.events(), words.deliveries(), words.dead_letters()] {
+                link.fetch(&words.statement(&format!("SELECT 1 FROM {table} WHERE 1 = 0")), &[]).await?;
+            }
+        }
+        Ok(version)
+    }
+
+    /// Whether they have what events and dead letters need. A newer version has all that the older ones had.
+    fn usable(&self) -> bool {
+        self.version >= WITH_ORDERS_TABLE
+    }
+
+    /// The condition, with its leading AND, that an order, whose id as text is given, is no dead letter.
+    pub(super) fn not_dead(&self, id: &str) -> String {
+        if self.usable() { self.words.not_dead(id) } else { String::new() }
+    }
+
+    /// Who records events, if that is wanted and possible.
+    pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings)))
+    }
+}
+
+/// The version of the tables; 0 without any.
+async fn version(link: &mut dyn Link, words: &Words) -> Result<i64> {
+    let found = link.fetch(&words.statement(&words.find_tables), &[]).await?;
+    if found.into_iter().next().map_or(Ok(0), |mut fields| fields.integer())? == 0 {
+        return Ok(0);
+    }
+    applied(link, words).await
+}
+
+/// Reads the table of migrations, which must be there.
+pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
+    let select = words.statement(&format!("SELECT MAX(version) FROM {}", words.migrations_table()));
+    let newest = link.fetch(&select, &[]).await?.into_iter().next();
+    Ok(newest.map_or(Ok(None), |mut fields| fields.optional_integer())?.unwrap_or(0))
+}
+
+/// Our own tables. What can be done with them stands in [`crate::outbox`].
+#[derive(Debug)]
+pub struct Outbox {
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) words: Words,
+    version: i64,
+}
+
+impl Outbox {
+    pub(super) fn new(backend: impl Backend + 'static, tables: &OwnTables) -> Self {
+        Self { backend: Box::new(backend), words: tables.words.clone(), version: tables.version }
+    }
+
+    /// The version of the tables when the store was opened; 0 when there were none.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// What is wrong with the tables that are not ready, and what makes them so.
+    #[must_use]
+    pub fn missing(&self) -> String {
+        let schema = self.words.schema.trim_end_matches('.');
+        match self.version {
+            0 => format!("there are no tables order_closer_* in {schema} that this user may see; create them with: order-closer migrate"),
+            version => format!(
+                "the tables order_closer_* in {schema} have version {version}, and this program needs {VERSION}; \
+                 upgrade them with: order-closer migrate"
+            ),
+        }
+    }
+
+    /// Whether the tables were there when the store was opened, and lack something that this program would use.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        (1..VERSION).contains(&self.version)
+    }
+
+    /// Whether the tables were there when the store was opened, with all that events and dead letters need.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.version >= WITH_ORDERS_TABLE
+    }
+}

@@ -1,0 +1,137 @@
+//! Recording events in the transaction that closes their orders.
+
+use std::borrow::Cow;
+
+use uuid::{NoContext, Timestamp, Uuid};
+
+use super::{Link, Result, Words};
+use crate::{
+    config::Events,
+    order::{OrderId, Trigger},
+    store::statement::Statement,
+};
+
+/// The most bytes of events that one statement writes, save where a single event has more: well within what the
+/// servers take at once (MySQL's `max_allowed_packet`).
+const PIECE: usize = 256 * 1_024;
+
+/// A closure that is to be recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// The order.
+    pub order: OrderId,
+    /// Its deadline, in microseconds since 1970 UTC.
+    pub deadline: i64,
+    /// The database's clock when the order was judged, likewise.
+    pub now: i64,
+    /// What made us look at it.
+    pub trigger: Trigger,
+    /// What the event carries, as a JSON object.
+    pub data: Cow<'static, str>,
+}
+
+impl NewEvent {
+    /// A new id for the event, a UUIDv7: later ones are greater, to the millisecond.
+    fn new_id(&self) -> Uuid {
+        let now = self.now.unsigned_abs();
+        let nanos = u32::try_from(now % 1_000_000 * 1_000).unwrap_or(0);
+        Uuid::new_v7(Timestamp::from_unix(NoContext, now / 1_000_000, nanos))
+    }
+}
+
+/// The name of this process in events and claims: its host's name, and its number there.
+#[must_use]
+pub fn instance() -> String {
+    format!("{}/{}", gethostname::gethostname().to_string_lossy(), std::process::id())
+}
+
+/// Writes events and their deliveries.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    events: Statement,
+    deliveries: Option<Statement>,
+    instance: String,
+}
+
+impl Recorder {
+    pub(super) fn new(words: &Words, settings: &Events) -> Self {
+        let Words { now, new_events, new_data, .. } = words;
+        let table = &words.orders_table;
+        // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
+        let events = words.statement(&format!(
+            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data) \
+             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data} FROM {new_events}",
+            words.events()
+        ));
+        // In: ?1 events. Out: one row for each and each target. Locks the new rows.
+        let targets: Vec<String> = settings.targets().map(|target| format!("SELECT '{target}' AS target")).collect();
+        let deliveries = (!targets.is_empty()).then(|| {
+            words.statement(&format!(
+                "INSERT INTO {} (event_id, orders_table, target, attempts, due_at) \
+                 SELECT e.id, {table}, t.target, 0, {now} FROM {new_events} CROSS JOIN ({}) AS t",
+                words.deliveries(),
+                targets.join(" UNION ALL ")
+            ))
+        });
+        Self { events, deliveries, instance: instance() }
+    }
+
+    /// Writes these events.
+    pub(crate) async fn record(&self, link: &mut dyn Link, events: &[NewEvent]) -> Result<()> {
+        for list in lists(events.iter().map(object)) {
+            link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
+            if let Some(deliveries) = &self.deliveries {
+                link.change(deliveries, &[list.into()]).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn object(event: &NewEvent) -> String {
+    let NewEvent { order, deadline, trigger, data, .. } = event;
+    serde_json::json!({
+        "id": event.new_id().to_string(),
+        "order_id": order.as_str(),
+        "deadline": deadline,
+        "triggered_by": trigger.name(),
+        "data": data,
+    })
+    .to_string()
+}
+
+/// JSON arrays of these objects, each of at most [`PIECE`] bytes or of one object; for no objects one empty array, so
+/// that a rehearsal tries the statements.
+fn lists(objects: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lists = vec![String::from("[")];
+    for object in objects {
+        match lists.last_mut() {
+            Some(list) if list.len() == 1 => list.push_str(&object),
+            Some(list) if list.len() + object.len() < PIECE => list.extend([",", &object]),
+            _ => lists.push(format!("[{object}")),
+        }
+    }
+    lists.iter_mut().for_each(|list| list.push(']'));
+    lists
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_list_is_longer_than_a_piece_unless_a_single_event_is() {
+        let objects: Vec<String> =
+            [10, 90, 400, 90, 200, 70, 10].into_iter().map(|kib| format!("\"{}\"", "x".repeat(kib * 1_024))).collect();
+        let lists = lists(objects.iter().cloned());
+        let lengths: Vec<usize> = lists.iter().map(|list| list.len() / 1_024).collect();
+        assert_eq!(lengths, [100, 400, 90, 200, 80]);
+        let together: Vec<String> = lists.iter().flat_map(|list| serde_json::from_str::<Vec<String>>(list).unwrap_or_default()).collect();
+        assert_eq!(together.len(), objects.len());
+    }
+
+    #[test]
+    fn no_events_are_one_empty_list() {
+        assert_eq!(lists(std::iter::empty()), ["[]"]);
+    }
+}

@@ -1,0 +1,90 @@
+//! SQL that is written once, in the words of each dialect.
+
+use uuid::Uuid;
+
+use crate::store::statement::{Parameters, Statement, Writer};
+
+/// What the dialects say differently.
+#[derive(Debug, Clone)]
+pub(crate) struct Words {
+    /// The schema of our tables, quoted and with its dot.
+    pub(crate) schema: String,
+    /// The same, quoted once more: a literal to be put before the name of a table by SQL that writes SQL.
+    pub(crate) schema_prefix: String,
+    /// Its name as a literal.
+    pub(crate) schema_name: String,
+    /// The name of the orders table, as a literal: whose rows of our tables are ours.
+    pub(crate) orders_table: String,
+    /// Counts the tables of that schema that are called `order_closer_migrations`.
+    pub(crate) find_tables: String,
+    /// The beginning of the statement in microseconds since 1970.
+    pub(crate) now: &'static str,
+    pub(crate) parameters: Parameters,
+    /// A table `e(id, order_id, deadline, triggered_by, data)` from the parameter ?1, a JSON array of objects.
+    pub(crate) new_events: &'static str,
+    /// `e.data`, a JSON text, as the column of events holds it.
+    pub(crate) new_data: &'static str,
+    /// That column as text.
+    pub(crate) data_text: &'static str,
+    /// The id of a dead order as text.
+    pub(crate) dead_id: &'static str,
+    /// The id of an order, given as text, as dead letters hold it.
+    pub(crate) dead_key: fn(&str) -> String,
+    /// What makes an INSERT change the dead letter that is there already.
+    pub(crate) or_update: &'static str,
+    /// What makes a SELECT lock its rows and skip those that are locked.
+    pub(crate) skip_locked: &'static str,
+    /// Asks for the right to migrate, which one at a time has, and answers 1 if we have it; gives it back.
+    pub(crate) lock_migrations: String,
+    pub(crate) unlock_migrations: Option<String>,
+    /// The migrations, the first of which leads to version 1.
+    pub(crate) migrations: &'static [&'static str],
+}
+
+impl Words {
+    pub(crate) fn events(&self) -> String {
+        format!("{}order_closer_events", self.schema)
+    }
+
+    pub(crate) fn deliveries(&self) -> String {
+        format!("{}order_closer_deliveries", self.schema)
+    }
+
+    pub(crate) fn dead_letters(&self) -> String {
+        format!("{}order_closer_dead_letters", self.schema)
+    }
+
+    pub(crate) fn facts(&self) -> String {
+        format!("{}order_closer_facts", self.schema)
+    }
+
+    pub(crate) fn migrations_table(&self) -> String {
+        format!("{}order_closer_migrations", self.schema)
+    }
+
+    /// The condition that a row of our tables belongs to our orders; `row` is the table's alias with its dot.
+    pub(crate) fn ours(&self, row: &str) -> String {
+        format!("{row}orders_table = {}", self.orders_table)
+    }
+
+    /// The condition, with its leading AND, that an order is no dead letter; `id` is its id as text.
+    pub(crate) fn not_dead(&self, id: &str) -> String {
+        let (table, ours, id) = (self.dead_letters(), self.ours("dead."), (self.dead_key)(id));
+        format!(" AND NOT EXISTS (SELECT 1 FROM {table} dead WHERE {ours} AND dead.order_id = {id})")
+    }
+
+    /// A statement whose parameters are written `?1`, `?2`, and so on.
+    pub(crate) fn statement(&self, sql: &str) -> Statement {
+        Writer::new(self.parameters).with_parameters(sql).finish()
+    }
+
+    /// A statement that is different each time, because a list of event ids stands in it.
+    pub(crate) fn passing(&self, sql: &str) -> Statement {
+        self.statement(sql).once()
+    }
+}
+
+/// The inside of an IN list; at least one id.
+pub(crate) fn listed<'i>(ids: impl Iterator<Item = &'i Uuid>) -> String {
+    ids.map(|id| format!("'{id}'")).collect::<Vec<_>>().join(", ")
+}

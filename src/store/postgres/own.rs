@@ -1,0 +1,38 @@
+//! Our own tables in PostgreSQL: beside the orders table, in its schema.
+
+use super::statements::NOW;
+use crate::store::{own::Words, statement::Parameters};
+
+/// For tables in this schema, beside this orders table.
+pub(super) fn words(schema: &str, orders_table: &str) -> Words {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let prefix = format!("\"{}\".", schema.replace('"', "\"\""));
+    Words {
+        schema_prefix: literal(&prefix),
+        schema: prefix,
+        schema_name: literal(schema),
+        orders_table: literal(orders_table),
+        find_tables: format!(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = {} AND tablename = 'order_closer_migrations'",
+            literal(schema)
+        ),
+        now: NOW,
+        parameters: Parameters::Dollar,
+        new_events: "json_to_recordset(CAST(?1 AS json)) AS e(id uuid, order_id text, deadline bigint, triggered_by text, data text)",
+        new_data: "CAST(e.data AS json)",
+        data_text: "CAST(e.data AS text)",
+        dead_id: "order_id",
+        dead_key: str::to_owned,
+        or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
+        skip_locked: " FOR UPDATE SKIP LOCKED",
+        // The number is ours alone; the lock goes with the transaction.
+        lock_migrations: "SELECT CAST(pg_try_advisory_xact_lock(7305805541961425520) AS int)::bigint".into(),
+        unlock_migrations: None,
+        migrations: &[
+            include_str!("migrations/1.sql"),
+            include_str!("migrations/2.sql"),
+            include_str!("migrations/3.sql"),
+            include_str!("migrations/4.sql"),
+        ],
+    }
+}

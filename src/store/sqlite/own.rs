@@ -1,0 +1,37 @@
+//! Our own tables in SQLite: in the file of the orders table.
+
+use super::deadline::NOW;
+use crate::store::{own::Words, statement::Parameters};
+
+/// For tables in this schema, beside this orders table.
+pub(super) fn words(schema: &str, orders_table: &str) -> Words {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let prefix = format!("\"{schema}\".");
+    Words {
+        schema_prefix: literal(&prefix),
+        schema: prefix,
+        schema_name: literal(schema),
+        // SQLite tells no names apart by case.
+        orders_table: literal(&orders_table.to_ascii_lowercase()),
+        find_tables: format!("SELECT count(*) FROM \"{schema}\".sqlite_schema WHERE name = 'order_closer_migrations'"),
+        now: NOW,
+        parameters: Parameters::Numbered,
+        new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
+                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data FROM json_each(?1)) AS e",
+        new_data: "e.data",
+        data_text: "e.data",
+        dead_id: "order_id",
+        dead_key: str::to_owned,
+        or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
+        // The transaction has locked everything.
+        skip_locked: "",
+        lock_migrations: "SELECT 1".into(),
+        unlock_migrations: None,
+        migrations: &[
+            include_str!("migrations/1.sql"),
+            include_str!("migrations/2.sql"),
+            include_str!("migrations/3.sql"),
+            include_str!("migrations/4.sql"),
+        ],
+    }
+}
