@@ -32,6 +32,7 @@ pub use overdue::{left_alone, since};
 pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use passes::{Pass, Passes};
+pub use rest::LONGEST_READ;
 pub use slow::Turns;
 pub use sweep::Sweep;
 pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};
