@@ -388,6 +388,8 @@ pub struct Settings {
     pub events: Events,
     /// How many transactions close at the same time.
     pub workers: usize,
+    /// How long a statement may take that only reads.
+    pub reading: Duration,
 }
 
 impl Settings {
@@ -395,7 +397,19 @@ impl Settings {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let Config { database, events, close, .. } = config;
-        Self { rule: Arc::new(Rule::of(config)), database: database.clone(), events: events.clone(), workers: close.workers }
+        Self {
+            rule: Arc::new(Rule::of(config)),
+            database: database.clone(),
+            events: events.clone(),
+            workers: close.workers,
+            reading: database.timeout.get(),
+        }
+    }
+
+    /// The same with statements that only read ended sooner, where that is sooner.
+    #[must_use]
+    pub fn reading_within(self, limit: Duration) -> Self {
+        Self { reading: self.reading.min(limit), ..self }
     }
 
     /// How long to wait for a connection.

@@ -34,6 +34,7 @@ pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use passes::{Pass, Passes};
 pub use pause_watch::PauseWatch;
+pub use rest::LONGEST_READ;
 pub use slow::Turns;
 pub use sweep::Sweep;
 pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};

@@ -46,6 +46,9 @@ pub(super) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Print what was done, and what is left alone, also where there is no terminal.
+    #[arg(long, conflicts_with = "json")]
+    verbose: bool,
     /// Close no more than so many overdue orders.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -122,8 +125,8 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         lateness_ms: total.lateness_ms,
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
-    show(&report, arguments.json)?;
-    if older.orders > 0 && !arguments.json {
+    show(&report, &arguments)?;
+    if older.orders > 0 && arguments.says_all() {
         let (count, longest) = (older.orders, arguments.oldest.unwrap_or(config.sweep.oldest));
         print(&format!(
             "{count} orders have been overdue for longer than {longest}, since {}, and are left alone; `order-closer reconcile --oldest \
@@ -343,13 +346,20 @@ impl Pass {
     }
 }
 
-fn show(report: &Report, json: bool) -> Result<(), Failure> {
-    use std::io::IsTerminal;
-    if json {
+impl Arguments {
+    /// Whether somebody reads what went well. Cron mails whatever is printed, so there it stays silent, unless it was asked
+    /// for nothing but an answer.
+    fn says_all(&self) -> bool {
+        use std::io::IsTerminal;
+        !self.json && (self.verbose || self.dry_run || std::io::stdout().is_terminal())
+    }
+}
+
+fn show(report: &Report, arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.json {
         let text = serde_json::to_string(report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
         print(&text);
-    } else if report.dry_run || std::io::stdout().is_terminal() {
-        // Cron mails whatever is printed, so there it stays silent, unless it was asked for nothing but an answer.
+    } else if arguments.says_all() {
         print(&if report.dry_run {
             format!("{} overdue orders; nothing was closed", report.overdue)
         } else {

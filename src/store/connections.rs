@@ -47,8 +47,9 @@ pub(super) struct Plan<D: Dialect> {
     pub(super) closing: String,
     /// What every other new session runs first.
     pub(super) reading: String,
-    /// How long a statement may take.
+    /// How long a statement may take, and how long one that only reads.
     pub(super) timeout: Duration,
+    pub(super) reading_timeout: Duration,
     /// For how long a connection may be idle.
     pub(super) idle: Option<Duration>,
     /// For how long a connection is used; only where all transactions share one.
@@ -62,6 +63,7 @@ pub(super) struct Connections<D: Dialect> {
     /// The one session that writes, where a second would only be in its way, and for how long it is used.
     writer: Option<(Shared<D>, Duration)>,
     timeout: Duration,
+    reading_timeout: Duration,
     acquire: Duration,
     /// How many connections for closing have been made.
     made: Arc<AtomicU64>,
@@ -77,7 +79,7 @@ impl<D: Dialect> fmt::Debug for Connections<D> {
 impl<D: Dialect> Connections<D> {
     /// Connects when it must.
     pub(super) fn new(plan: Plan<D>, settings: &Settings) -> Self {
-        let Plan { options, closing, reading, timeout, idle, one_writer_for } = plan;
+        let Plan { options, closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
         let acquire = settings.acquire_timeout();
         let made = Arc::new(AtomicU64::new(0));
         let pool = |size: usize, set_up: String, count: bool| {
@@ -101,7 +103,7 @@ impl<D: Dialect> Connections<D> {
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
-        Self { closing, reading: readers, writer, timeout, acquire, made, refused: Arc::default() }
+        Self { closing, reading: readers, writer, timeout, reading_timeout, acquire, made, refused: Arc::default() }
     }
 
     /// Takes a connection from a pool, or says why none can be made.
@@ -120,9 +122,9 @@ impl<D: Dialect> Connections<D> {
         acquiring.await
     }
 
-    async fn session(&self, pool: &Pool<D::Driver>) -> Result<Session<D>, StoreError> {
+    async fn session(&self, pool: &Pool<D::Driver>, timeout: Duration) -> Result<Session<D>, StoreError> {
         let connection = self.acquire(pool).await.map_err(sorted::<D>)?;
-        Ok(Session::new(connection, self.timeout, &self.refused))
+        Ok(Session::new(connection, timeout, &self.refused))
     }
 
     /// Makes a first connection; an error is the driver's own.
@@ -139,7 +141,7 @@ impl<D: Dialect> Connections<D> {
 
     /// A session that only reads.
     pub(super) async fn read(&self) -> Result<Session<D>, StoreError> {
-        self.session(&self.reading).await
+        self.session(&self.reading, self.reading_timeout).await
     }
 
     /// A session in a transaction that closes orders.
@@ -156,7 +158,7 @@ impl<D: Dialect> Connections<D> {
     async fn writable(&self, limits: Limits) -> Result<Session<D>, StoreError> {
         loop {
             let made = self.made.load(Ordering::Relaxed);
-            let mut session = self.session(&self.closing).await?;
+            let mut session = self.session(&self.closing, self.timeout).await?;
             let refused = self.refused.load(Ordering::Relaxed);
             session.limited(D::LIMITED_BY_TIME && limits.wait != LockWait::Patiently);
             let begun = tokio::time::timeout(ANSWER, session.begin(D::begin(limits, refused))).await;
@@ -178,7 +180,7 @@ impl<D: Dialect> Connections<D> {
         let mut home = Arc::clone(shared).lock_owned().await;
         let mut session = match home.take().filter(|session| session.age() < kept) {
             Some(session) => session,
-            None => self.session(&self.closing).await?,
+            None => self.session(&self.closing, self.timeout).await?,
         };
         session.returns_to(home);
         session.begin(D::begin(limits, false)).await?;
