@@ -3,7 +3,7 @@
 use crate::{
     cli::check::Finding,
     config::{Config, EventSource, Stream, Webhook},
-    outbox::{Backlog, Endpoint},
+    outbox::{Backlog, Endpoint, Pause},
     store::{Outbox, Store},
 };
 
@@ -33,6 +33,11 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     } else {
         Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))
     }];
+    // Who may not read that may not read the rest either, which is said below.
+    for Pause { reason, who, .. } in outbox.pauses().await.unwrap_or_default().iter().filter(|pause| pause.rate.is_none()) {
+        let found = format!("closing is paused by {}: {}", who.escape_debug(), reason.escape_debug());
+        findings.push(Finding::warn("pause", found, "order-closer resume"));
+    }
     match outbox.backlog().await {
         Ok(backlog) => findings.extend(targets(config, outbox, &backlog)),
         Err(error) => {
