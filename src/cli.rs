@@ -5,6 +5,7 @@ mod check;
 mod close;
 mod config;
 mod dead_letters;
+mod deliver;
 mod demo;
 mod events;
 mod logs;
@@ -12,6 +13,7 @@ mod migrate;
 mod output;
 mod pause;
 mod reconcile;
+mod targets;
 
 use std::{env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -86,6 +88,10 @@ enum Command {
     /// List, show, retry and drop what was given up: orders not closed, events not delivered.
     #[command(subcommand)]
     DeadLetters(dead_letters::Command),
+    /// List whom closures are told to, and how that goes; resume a target, drop what waits for one that is no more.
+    Targets(targets::Arguments),
+    /// Tell the targets what is due, once; for cron, where no daemon runs.
+    Deliver,
     /// Show the effective settings and where each came from; secrets are hidden.
     Config {
         /// Print one JSON array.
@@ -225,6 +231,8 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
+        Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
+        Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }

@@ -40,6 +40,7 @@ pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use statement::Statement;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -248,6 +249,10 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;
+
+    /// The same over as many connections of their own: for whoever must not keep closures waiting, nor wait for them. They
+    /// belong to the runtime that uses them first, and are closed when they are dropped.
+    fn outbox_apart(&self, connections: usize) -> Outbox;
 
     /// Closes all connections.
     async fn close(&self);

@@ -136,7 +136,6 @@ macro_rules! exam {
             outbox::a_delivery_is_claimed_by_one_at_a_time,
             outbox::a_claim_ends_by_itself,
             outbox::a_failed_delivery_waits_or_dies,
-            outbox::a_failure_counts_for_all_that_were_due,
             outbox::dead_orders_are_passed_over,
             misfits::no_such_table,
             misfits::no_such_column,

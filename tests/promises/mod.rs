@@ -21,6 +21,8 @@ mod faults;
 mod flood;
 /// Rows that another transaction holds, and the orders that need none of them.
 mod held;
+/// Events that no receiver takes, and all the others.
+mod isolated;
 /// Rows that a payment in progress has locked.
 mod locks;
 /// A database far away, or out of reach while connections stay open.
