@@ -18,7 +18,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
-	promises::redis_trouble promises::slow_database
+	promises::redis_trouble promises::slow_database promtool_
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -32,7 +32,7 @@ test-all: more test ## the same, and what takes a minute or another server
 
 .PHONY: more
 more:
-	$(call require,pgbouncer=pgbouncer,tests start a pooler before PostgreSQL)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus,tests start a pooler before PostgreSQL and a Prometheus beside the daemon)
 
 # SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
 compat: ## the conformance exam and the main promises on other versions of the servers, as tests/compat/run.sh has them
