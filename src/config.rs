@@ -246,6 +246,20 @@ impl Retry {
             // The jitter comes on top of the greatest delay.
             .map(|pause| pause.min(self.max.get()))
     }
+
+    /// How long all attempts take at least, from the first failure to the last.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        let (mut length, mut pause, max) = (Duration::ZERO, self.initial.get(), self.max.get());
+        for failures in 1..self.attempts {
+            if pause >= max {
+                return length.saturating_add(max.saturating_mul(self.attempts - failures));
+            }
+            length = length.saturating_add(pause);
+            pause = pause.saturating_mul(2);
+        }
+        length
+    }
 }
 
 impl Default for Retry {

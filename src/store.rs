@@ -39,7 +39,8 @@ pub use payload::Carried;
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
-pub(crate) use own::{Fields, Link, Words, applied, finish, listed, unexpected};
+pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use statement::Statement;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -249,6 +250,10 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;
 
+    /// The same over as many connections of their own: for whoever must not keep closures waiting, nor wait for them. They
+    /// belong to the runtime that uses them first, and are closed when they are dropped.
+    fn outbox_apart(&self, connections: usize) -> Outbox;
+
     /// Closes all connections.
     async fn close(&self);
 }
@@ -388,6 +393,8 @@ pub struct Settings {
     pub events: Events,
     /// How many transactions close at the same time.
     pub workers: usize,
+    /// How long a statement may take that only reads.
+    pub reading: Duration,
 }
 
 impl Settings {
@@ -395,7 +402,19 @@ impl Settings {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let Config { database, events, close, .. } = config;
-        Self { rule: Arc::new(Rule::of(config)), database: database.clone(), events: events.clone(), workers: close.workers }
+        Self {
+            rule: Arc::new(Rule::of(config)),
+            database: database.clone(),
+            events: events.clone(),
+            workers: close.workers,
+            reading: database.timeout.get(),
+        }
+    }
+
+    /// The same with statements that only read ended sooner, where that is sooner.
+    #[must_use]
+    pub fn reading_within(self, limit: Duration) -> Self {
+        Self { reading: self.reading.min(limit), ..self }
     }
 
     /// How long to wait for a connection.

@@ -275,6 +275,7 @@ mod tests {
             assert!(pauses.iter().all(|pause| (retry.initial.get()..=retry.max.get()).contains(pause)), "{pauses:?}");
             let whole: Duration = pauses.iter().sum();
             assert!((Duration::from_mins(24 * 60 + 45)..Duration::from_hours(27)).contains(&whole), "{whole:?}");
+            assert!((Duration::from_mins(24 * 60 + 45)..=whole).contains(&retry.length()), "{:?}", retry.length());
         }
     }
 }

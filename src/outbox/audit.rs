@@ -49,6 +49,17 @@ pub struct EventQuery {
     pub limit: u32,
 }
 
+/// What one step of pruning did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruned {
+    /// The events that were deleted.
+    pub events: Vec<Uuid>,
+    /// The last event that was looked at.
+    pub last: Uuid,
+    /// Whether there may be more after it.
+    pub more: bool,
+}
+
 /// The columns of [`event`], of a table called e.
 pub(super) fn columns(outbox: &Outbox) -> String {
     format!(
@@ -114,34 +125,38 @@ impl Outbox {
         link.fetch(&select, &values).await?.iter_mut().map(event).collect()
     }
 
-    /// Deletes at most `limit` events that are older than `keep`, come after the event `after`, and have no delivery
-    /// left; returns them, oldest first.
+    /// Looks at the `limit` events that come after the event `after` and are older than `keep`, and deletes those that have no
+    /// delivery left.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn prune(&self, keep: Duration, after: Option<Uuid>, limit: u32) -> Result<Vec<Uuid>> {
+    pub async fn prune(&self, keep: Duration, after: Uuid, limit: u32) -> Result<Pruned> {
         let words = &self.words;
         let mut link = self.backend.read().await?;
         let oldest_kept = first_id(self.ago(link.as_mut(), keep).await?);
-        // In: ?1 how many. Out: the ids of old events.
+        // In: ?1 how many. Out: the ids of old events in their order, by the primary key, each with a number where it can go.
         let select = words.passing(&format!(
-            "SELECT CAST(e.id AS CHAR(36)) FROM {} e WHERE e.id < '{oldest_kept}' AND e.id > '{after}' AND {} \
-             AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) ORDER BY e.id LIMIT ?1",
-            words.events(),
+            "SELECT CAST(e.id AS CHAR(36)), CASE WHEN {} AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) THEN e.closed_at END \
+             FROM {} e WHERE e.id > '{after}' AND e.id < '{oldest_kept}' ORDER BY e.id LIMIT ?1",
             words.ours("e."),
             words.deliveries(),
-            after = after.unwrap_or_default()
+            words.events()
         ));
-        let old = link.fetch(&select, &[i64::from(limit).into()]).await?;
-        let old = old.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
-        drop(link);
-        if old.is_empty() {
-            return Ok(old);
+        let (mut old, mut last) = (Vec::new(), after);
+        let found = link.fetch(&select, &[i64::from(limit).into()]).await?;
+        let more = found.len() >= limit as usize;
+        for mut fields in found {
+            last = uuid(&fields.text()?)?;
+            old.extend(fields.optional_integer()?.map(|_| last));
         }
-        let mut work = self.backend.begin().await?;
-        let delete = words.passing(&format!("DELETE FROM {} WHERE id IN ({})", words.events(), listed(old.iter())));
-        let deleted = work.link().change(&delete, &[]).await;
-        finish(work, deleted.map(|_| old)).await
+        drop(link);
+        if !old.is_empty() {
+            let mut work = self.backend.begin().await?;
+            let delete = words.passing(&format!("DELETE FROM {} WHERE id IN ({})", words.events(), listed(old.iter())));
+            let deleted = work.link().change(&delete, &[]).await;
+            finish(work, deleted).await?;
+        }
+        Ok(Pruned { events: old, last, more })
     }
 
     /// The time so long ago by the database's clock, in microseconds since 1970.

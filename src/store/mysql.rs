@@ -56,6 +56,12 @@ fn set_up(timeout: Duration) -> String {
     )
 }
 
+/// The same of a session that only reads: MySQL has such a limit for what reads alone. MariaDB passes over comments with such
+/// a number.
+fn set_up_reading(timeout: Duration) -> String {
+    format!("{} /*!80000 , SESSION max_execution_time = {} */", set_up(timeout), timeout.as_millis())
+}
+
 /// How long a statement of a closure may take that is not to end sooner; the driver may give it up before.
 const LONGEST_STATEMENT: Duration = Duration::from_secs(10);
 
@@ -104,8 +110,9 @@ impl Dialect for MySql {
             Some(_) => None,
         };
         let dialect = Self { time_zone: database.time_zone.clone(), servers_zone, options: options.clone(), timeout };
-        let plan =
-            Plan { options, closing: set_up(timeout), reading: set_up(timeout), timeout, idle: Some(POOL_IDLE), one_writer_for: None };
+        let reading_timeout = timeout.min(settings.reading);
+        let (closing, reading) = (set_up(timeout), set_up_reading(reading_timeout));
+        let plan = Plan { options, closing, reading, timeout, reading_timeout, idle: Some(POOL_IDLE), one_writer_for: None };
         Ok((dialect, plan))
     }
 

@@ -37,8 +37,12 @@ const WITH_ORDERS_TABLE: i64 = 2;
 /// The version from which on they hold facts.
 const WITH_FACTS: i64 = 3;
 
+/// The version from which on they hold pauses.
+pub(crate) const WITH_PAUSES: i64 = 4;
 /// The version from which on events have traces.
 const WITH_TRACES: i64 = 4;
+/// The version from which on they hold the states of targets, and since when a delivery has been failing.
+const WITH_TARGETS: i64 = 4;
 
 /// Where connections for our own tables come from.
 #[async_trait]
@@ -132,6 +136,11 @@ impl Outbox {
         Self { backend: Box::new(backend), words: tables.words.clone(), version: tables.version }
     }
 
+    /// The same tables, over other connections.
+    pub(super) fn over(&self, backend: impl Backend + 'static) -> Self {
+        Self { backend: Box::new(backend), words: self.words.clone(), version: self.version }
+    }
+
     /// The version of the tables when the store was opened; 0 when there were none.
     #[must_use]
     pub fn version(&self) -> i64 {
@@ -160,6 +169,11 @@ impl Outbox {
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         (1..VERSION).contains(&self.version)
+    }
+
+    /// Whether they have room for the states of targets, and for since when a delivery has been failing.
+    pub(crate) fn knows_targets(&self) -> bool {
+        self.version >= WITH_TARGETS
     }
 
     /// Whether the tables were there when the store was opened, with all that events and dead letters need.

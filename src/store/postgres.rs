@@ -69,13 +69,16 @@ impl Dialect for Postgres {
                 "the server's time zone could not be learned, and sessions stay in UTC, also for orders.set and close.sql; set database.time_zone"
             );
         }
-        let set_up = format!(
-            // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.
-            "SET idle_in_transaction_session_timeout = '5s'; SET statement_timeout = {}; SET lock_timeout = '{LOCK_WAIT}'; {}",
-            timeout.as_millis(),
-            zone.set_sql()
-        );
-        let plan = Plan { options, closing: set_up.clone(), reading: set_up, timeout, idle: None, one_writer_for: None };
+        // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.
+        let set_up = |timeout: Duration| {
+            format!(
+                "SET idle_in_transaction_session_timeout = '5s'; SET statement_timeout = {}; SET lock_timeout = '{LOCK_WAIT}'; {}",
+                timeout.as_millis().max(1),
+                zone.set_sql()
+            )
+        };
+        let (closing, reading) = (set_up(timeout), set_up(settings.reading));
+        let plan = Plan { options, closing, reading, timeout, reading_timeout: settings.reading, idle: None, one_writer_for: None };
         Ok((Self { zone, database: database.clone() }, plan))
     }
 

@@ -68,6 +68,7 @@ impl Dialect for Sqlite {
             closing: String::new(),
             reading: String::new(),
             timeout: database.timeout.get(),
+            reading_timeout: settings.reading,
             idle: None,
             // A second would sleep in SQLite's busy handler and wake late, and each would make the other's page cache
             // worthless.

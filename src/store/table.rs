@@ -279,6 +279,10 @@ impl<D: Dialect> Store for Table<D> {
         &self.outbox
     }
 
+    fn outbox_apart(&self, connections: usize) -> Outbox {
+        self.outbox.over(self.connections.apart(connections))
+    }
+
     async fn close(&self) {
         self.connections.close().await;
     }

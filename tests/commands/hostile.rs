@@ -141,7 +141,9 @@ async fn no_output_is_forged(kind: Kind, ids: &BTreeSet<String>) {
     let error = quoted(kind, "no\nFORGED \u{1b}[2K");
     database.execute(&format!("UPDATE order_closer_deliveries SET due_at = NULL, failed_at = 1, error = {error}")).await;
 
-    for arguments in [vec!["events"], vec!["dead-letters", "list"], vec!["reconcile"], vec!["dead-letters", "retry", "--all"]] {
+    for arguments in
+        [vec!["targets"], vec!["events"], vec!["dead-letters", "list"], vec!["reconcile"], vec!["dead-letters", "retry", "--all"]]
+    {
         let finished = order_closer(&text, &arguments).await;
         assert_plain(&format!("{arguments:?}"), &format!("{}\n{}", finished.stdout, finished.stderr));
     }

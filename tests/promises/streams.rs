@@ -75,11 +75,12 @@ async fn a_stream_is_kept_short() {
 async fn redis_away_while_orders_close() {
     let mut redis = Redis::start();
     let (shop, settings) = shop_with(Kind::Postgres, &redis, 100_000).await;
-    let daemon = listening(&settings).await;
+    let daemon = listening(&settings.set("events.retry.attempts", 3)).await;
     redis.kill();
     shop.orders_due_in(1..=300, 500).await;
     shop.until_all_settled().await;
     daemon.until_logged("the target fails; asking it less often").await;
+    assert_eq!(shop.database.number("SELECT count(*) FROM order_closer_deliveries WHERE due_at IS NULL").await, 0);
     redis.start_again(Keep::Nothing);
     until_delivered(&shop).await;
     daemon.stop().await;

@@ -150,6 +150,7 @@ async fn a_receiver_that_fails_in_every_way(kind: Kind) {
     receiver.next([Behaviour::Long]);
     shop.orders_due_in(1..=20, -1_000).await;
     let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
@@ -168,6 +169,7 @@ async fn an_endpoint_that_asks_for_a_rest(kind: Kind) {
     receiver.next([Behaviour::Later("3".into())].into_iter().chain(vec![slow; 20]).chain([Behaviour::LaterThan(4)]));
     shop.orders_due_in(1..=100, -1_000).await;
     let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
@@ -262,8 +264,9 @@ async fn a_receiver_that_is_away_for_longer_than_the_daemon_lives() {
     assert_told(&shop, &receiver).await;
 }
 
+/// 410, once: no daemon asks again, nor after a restart, until somebody says so.
 #[tokio::test]
-async fn an_endpoint_that_is_gone_stops_alone_until_the_restart() {
+async fn an_endpoint_that_is_gone_stops_alone_until_it_is_resumed() {
     let (redis, gone, other) = (Redis::start(), Receiver::start().await, Receiver::start().await);
     let both = gone.webhook("gone", "") + &other.one_more_webhook("other");
     let (shop, settings) = shop_with(Kind::Postgres, &redis, &both).await;
@@ -275,11 +278,24 @@ async fn an_endpoint_that_is_gone_stops_alone_until_the_restart() {
     let asked = gone.received().len();
     shop.orders_due_in(2..=40, -1_000).await;
     wait::until_eq("the number of events that the other has", 40, async || other.taken().len()).await;
+    let beside = listening(&settings).await;
+    beside.until_logged("the target wants no more events").await;
     daemon.stop().await;
-    assert_eq!(gone.received().len(), asked, "it is not asked again");
+    beside.stop().await;
     assert_eq!(daemon.logged("\"ERROR\""), 1);
     gone.usually(Behaviour::Status(204));
     let daemon = listening(&settings).await;
+    daemon.until_logged("the target wants no more events").await;
+    let check = order_closer(&settings, &["check"]).await.expect_code(78).stdout;
+    assert!(check.contains("gone wants no more events") && check.contains("order-closer targets resume gone"), "{check}");
+    let listed = order_closer(&settings, &["targets", "--json"]).await.expect_code(0).stdout;
+    let listed: Vec<serde_json::Value> = listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&listed[0]["name"], &listed[0]["state"], &listed[0]["waiting"]), (&json!("gone"), &json!("gone"), &json!(40)));
+    assert_eq!((&listed[1]["name"], &listed[1]["state"], &listed[1]["waiting"]), (&json!("other"), &json!("ok"), &json!(0)));
+    assert!(listed[1]["last_success"].is_string(), "{listed:?}");
+    assert_eq!(gone.received().len(), asked, "it is not asked again");
+    order_closer(&settings, &["targets", "resume", "nobody"]).await.expect_code(64);
+    order_closer(&settings, &["targets", "resume", "gone"]).await.expect_code(0);
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &gone).await;
@@ -321,6 +337,7 @@ async fn only_a_certificate_that_is_trusted_will_do() {
     let (shop, settings) = shop_with(Kind::Sqlite, &redis, &receiver.webhook("a", &trusting)).await;
     shop.order(1, -1_000).await;
     let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;

@@ -65,9 +65,10 @@ impl Target for Entries {
         fields.extend(event.traceparent.clone().map(|traceparent| ("traceparent", traceparent)));
         match self.commands.append(&self.settings.key, self.settings.max_len, fields).await {
             Ok(()) => Answer::Delivered,
+            // What is refused for what it is: a key that is no stream, say.
+            Err(error @ (RedisError::Rejected(_) | RedisError::Unusable(_))) => Answer::failed(error.to_string()),
             // It is not the event's fault, and not for the event to pay for.
-            Err(error @ RedisError::NotOurs(_)) => Answer::Away { reason: error.to_string() },
-            Err(error) => Answer::failed(error.to_string()),
+            Err(error) => Answer::Away { reason: error.to_string() },
         }
     }
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use reqwest::{Certificate, Client, Response, StatusCode, Url, header, redirect};
 
 use super::{
-    Answer, Target,
+    Answer, Rest, Target,
     envelope::{CONTENT_TYPE, cloud_event},
     signature::signatures,
 };
@@ -26,8 +26,13 @@ use crate::{
 /// So much of an answer is read, so that its connection can be used again; what is longer is cut off.
 const LONGEST_ANSWER: usize = 65_536;
 
-/// The longest rest that an endpoint is given when it asks for one.
+/// The longest rest that an event is given when its endpoint asks for one.
 const LONGEST_REST: Duration = Duration::from_hours(24);
+
+/// For how long the endpoint is then asked for nothing else: a moment, for it may mean this event only; where it says that
+/// there were too many (429), longer.
+const SHORT_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// An endpoint.
 #[derive(Debug)]
@@ -120,8 +125,9 @@ fn judge(response: &Response) -> Answer {
         return Answer::Gone { reason: format!("answered {status}") };
     }
     let note = if status.is_redirection() { "; redirects are not followed" } else { "" };
-    let rest = response.headers().get(header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
-    Answer::Failed { reason: format!("answered {status}{note}"), rest }
+    let event = response.headers().get(header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
+    let longest = if status == StatusCode::TOO_MANY_REQUESTS { LONGEST_PAUSE } else { SHORT_PAUSE };
+    Answer::Failed { reason: format!("answered {status}{note}"), rest: event.map(|event| Rest { event, target: event.min(longest) }) }
 }
 
 /// `Retry-After` in either of its forms, seconds or a date (RFC 9110, section 10.2.3).

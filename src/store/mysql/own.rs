@@ -32,6 +32,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
                      deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data', traceparent VARCHAR(255) PATH '$.traceparent')) AS e",
         new_data: "e.data",
         data_text: "e.data",
+        event_id: str::to_owned,
         dead_id: "CONVERT(order_id USING utf8mb4)",
         // Without this, MariaDB compares by the text's collation.
         dead_key: |id| format!("CAST({id} AS BINARY)"),
