@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use order_closer::config::{DatabaseUrl, EventSource, Oldest, RedisUrl, Span, TimeZone, WebhookUrl};
 use proptest::prelude::*;
 
 use super::configuration::{keys, load};
@@ -241,6 +242,68 @@ proptest! {
             };
             planted.is_hidden_in(&shown)?;
         }
+    }
+}
+
+/// Pieces of URLs, in any order.
+fn pieces_of_urls() -> impl Strategy<Value = String> {
+    let piece = proptest::sample::select(vec![
+        "postgres",
+        "mysql",
+        "sqlite",
+        "redis",
+        "redis+unix",
+        "https",
+        ":",
+        "//",
+        "/",
+        "@",
+        "?",
+        "#",
+        "&",
+        "=",
+        "%",
+        "%4",
+        "%ff",
+        "[",
+        "]",
+        "::1",
+        "127.0.0.1",
+        "h.example",
+        "99999",
+        "password",
+        "sslmode",
+        "db",
+        "user",
+        "\u{1b}",
+        "\n",
+        " ",
+        "ü",
+        "\0",
+        "closer",
+        "whsec_",
+        "none",
+    ]);
+    proptest::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever it is given, no parser panics, and what a URL says of itself has no login and is a URL again, or was none.
+    #[test]
+    fn no_url_panics(text in prop_oneof![pieces_of_urls(), "\\PC{0,40}"]) {
+        let shown = [
+            DatabaseUrl::try_from(text.clone()).map(|url| url.to_string()),
+            RedisUrl::try_from(text.clone()).map(|url| url.to_string()),
+            WebhookUrl::try_from(text.clone()).map(|url| url.to_string()),
+        ];
+        for shown in shown.into_iter().flatten() {
+            let between = shown.split("://").nth(1).and_then(|rest| rest.split_once('@')).map(|(login, _)| login.to_owned());
+            let password = between.as_deref().and_then(|login| login.split_once(':')).map(|(_, password)| password);
+            prop_assert!(password.is_none_or(|password| password == "***"), "{text:?} is shown as {shown:?}");
+        }
+        drop((text.parse::<Span>(), TimeZone::try_from(text.clone()), EventSource::try_from(text.clone()), text.parse::<Oldest>()));
     }
 }
 
