@@ -25,7 +25,8 @@ use crate::{
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
     trigger::{
-        ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Passes, Sweep, Turns, Witness, ZoneWatch, compare_clocks,
+        ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+        compare_clocks,
     },
 };
 use opening::wait_for_store;
@@ -121,9 +122,12 @@ impl Daemon {
 
         let clearance: Arc<dyn Clearance> = Arc::new(Clearances::default().and(witness.clone()));
         let closer = Closer::within(Arc::clone(&store), Arc::clone(&bounds));
-        let requests = Requests::new(closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
+        let pauses = PauseWatch::of(&store, &stop);
+        let gate = Arc::clone(&pauses.gate);
+        let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
             inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
             clearance,
             closer,
             batch_size: config.close.batch_size,
@@ -180,6 +184,7 @@ impl Daemon {
 
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
+        others.spawn(pauses.run());
         others.spawn(pacer.run());
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
@@ -192,6 +197,7 @@ impl Daemon {
                 store: Arc::clone(&store),
                 inbox: Arc::clone(&inbox),
                 outage: Arc::clone(&outage),
+                gate: Arc::clone(&gate),
                 passes,
                 commands: commands.clone(),
                 peers: Arc::clone(&peers),
@@ -207,8 +213,13 @@ impl Daemon {
                 subscribed: subscribed_rx.clone(),
                 stop: stop.clone(),
             };
-            let overdues =
-                Overdues { store: Arc::clone(&store), inbox: Arc::clone(&inbox), oldest: config.sweep.oldest.get(), stop: stop.clone() };
+            let overdues = Overdues {
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+                gate: Arc::clone(&gate),
+                oldest: config.sweep.oldest.get(),
+                stop: stop.clone(),
+            };
             let desk = Desk {
                 runtime: Handle::current(),
                 readiness,
@@ -232,7 +243,7 @@ impl Daemon {
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
-        let summaries = Summaries { stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
+        let summaries = Summaries { gate, stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, summaries, stop, workers, others })
     }

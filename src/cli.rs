@@ -5,12 +5,15 @@ mod check;
 mod close;
 mod config;
 mod dead_letters;
+mod deliver;
 mod demo;
 mod events;
 mod logs;
 mod migrate;
 mod output;
+mod pause;
 mod reconcile;
+mod targets;
 
 use std::{env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -68,6 +71,16 @@ enum Command {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+    /// Close nothing for a while, in every daemon, reconcile and close.
+    Pause(pause::Begin),
+    /// Go on closing.
+    Resume(pause::End),
+    /// Say whether closing is paused, and how many orders are overdue.
+    Status {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
     Migrate,
     /// Show the audit log: which orders were closed, when, by whom.
@@ -75,6 +88,10 @@ enum Command {
     /// List, show, retry and drop what was given up: orders not closed, events not delivered.
     #[command(subcommand)]
     DeadLetters(dead_letters::Command),
+    /// List whom closures are told to, and how that goes; resume a target, drop what waits for one that is no more.
+    Targets(targets::Arguments),
+    /// Tell the targets what is due, once; for cron, where no daemon runs.
+    Deliver,
     /// Show the effective settings and where each came from; secrets are hidden.
     Config {
         /// Print one JSON array.
@@ -208,9 +225,14 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Pause(arguments) => runtime(1)?.block_on(pause::begin(settings, arguments)),
+        Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
+        Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
+        Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
+        Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json } => config::run(&loaded, json),
         Command::Demo(_) => Ok(Exit::Done),
     }

@@ -17,7 +17,7 @@ mod values;
 mod variables;
 mod verb;
 
-pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
+pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
@@ -245,6 +245,20 @@ impl Retry {
             .nth(failures.saturating_sub(1) as usize)
             // The jitter comes on top of the greatest delay.
             .map(|pause| pause.min(self.max.get()))
+    }
+
+    /// How long all attempts take at least, from the first failure to the last.
+    #[must_use]
+    pub fn length(&self) -> Duration {
+        let (mut length, mut pause, max) = (Duration::ZERO, self.initial.get(), self.max.get());
+        for failures in 1..self.attempts {
+            if pause >= max {
+                return length.saturating_add(max.saturating_mul(self.attempts - failures));
+            }
+            length = length.saturating_add(pause);
+            pause = pause.saturating_mul(2);
+        }
+        length
     }
 }
 

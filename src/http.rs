@@ -5,6 +5,7 @@
 
 mod access;
 mod orders;
+mod pause;
 mod server;
 
 use std::sync::Arc;
@@ -82,6 +83,9 @@ fn routes(desk: Desk, access: Access) -> Router {
     let guarded = Router::new()
         .route("/orders/{id}", get(orders::show))
         .route("/orders/{id}/close", post(orders::close))
+        .route("/status", get(pause::status))
+        .route("/pause", post(pause::begin))
+        .route("/resume", post(pause::end))
         .route_layer(middleware::from_fn_with_state(access, access::guard));
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))

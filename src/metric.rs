@@ -57,7 +57,7 @@ metrics! {
     /// locked, rejected, undone.
     LOOKS = "order_closer_looks_total", Kind::Counter, ["rule", "trigger", "outcome"];
     /// Orders past their deadline and not closed, by why not: open (nothing known is in the way), held (by another
-    /// transaction), resting (rejected, and waiting for their next try), disputed (their key contradicts their row), dead
+    /// transaction), resting (rejected, and waiting for their next try), paused, disputed (their key contradicts their row), dead
     /// (dead letters), old (for longer than sweep.oldest). Each count ends at 10,000.
     OVERDUE = "order_closer_overdue_orders", Kind::Gauge, ["rule", "state"];
     /// For how long the oldest of the overdue orders in the state open has been overdue, in seconds; 0 without any.
@@ -86,6 +86,8 @@ metrics! {
     PASSES = "order_closer_passes_total", Kind::Counter, ["rule", "pass"];
     /// When a pass ended well the last time, in seconds since 1970 UTC.
     LAST_PASS = "order_closer_last_pass_timestamp_seconds", Kind::Gauge, ["rule", "pass"];
+    /// 1 while closing is paused, else 0.
+    PAUSED = "order_closer_paused", Kind::Gauge, ["rule"];
     /// Other instances that share the work.
     PEERS = "order_closer_peers", Kind::Gauge, ["rule"];
     /// 1 while this instance tells the others that it closes what is its, else 0.

@@ -9,29 +9,39 @@
 mod audit;
 mod breaker;
 mod claims;
+mod courier;
 mod dead_letters;
 mod migrations;
+mod pauses;
 mod pruner;
 mod relay;
+mod states;
 mod targets;
 
-use std::sync::Arc;
+use std::{io, sync::Arc, thread};
 
-use tokio::{sync::watch, task::JoinSet};
+use futures::future::{BoxFuture, join_all};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
-pub use audit::{Event, EventQuery};
-pub use claims::{Backlog, Claimed, Failed, Shared};
-pub use dead_letters::{Address, DeadLetter, DeadOrder, Death};
+pub use audit::{Event, EventQuery, Pruned};
+pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Wish};
+pub use courier::Courier;
+pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use migrations::Migrated;
+pub use pauses::{Pause, Wanted, time_for};
 pub use pruner::Pruner;
-pub use relay::Relay;
-pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Target, cloud_event, signatures, targets};
+pub use relay::{Pass, Relay};
+pub use states::{Note, State, TargetState};
+pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers, signatures};
 
 use crate::{
     config::Config,
-    store::{Store, StoreError},
+    store::{Outbox, Store, StoreError},
 };
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -39,7 +49,7 @@ type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// Starts whoever works on our own tables, if they are there.
 ///
 /// # Errors
-/// As [`targets`] says.
+/// As [`couriers`] says.
 pub fn spawn(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -61,18 +71,71 @@ pub fn spawn(
     if store.outbox().is_outdated() {
         error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
     }
-    running.spawn(Pruner { store: Arc::clone(store), keep: settings.keep.get(), stop: stop.clone() }.run());
+    running.spawn(Pruner::new(Arc::clone(store), settings.keep.get(), stop.clone()).run());
     // What was recorded while events were enabled is still told.
-    for target in targets(config)? {
+    let couriers = couriers(config)?;
+    let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));
+    let named = settings.targets().map(str::to_owned).collect();
+    let mut relays: Vec<BoxFuture<'static, ()>> = vec![Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
+    for courier in couriers {
         let relay = Relay {
-            store: Arc::clone(store),
-            target,
+            outbox: Arc::clone(&outbox),
+            courier,
             retry: settings.retry.clone(),
             closed: closed.clone(),
             stop: stop.clone(),
             grace: config.shutdown.timeout.get() / 2,
         };
-        running.spawn(relay.run());
+        relays.push(Box::pin(relay.run()));
     }
+    running.spawn(apart(relays)?);
     Ok(())
+}
+
+/// Runs these on a thread of their own, and ends with them.
+fn apart(relays: Vec<BoxFuture<'static, ()>>) -> Result<impl Future<Output = ()>, String> {
+    let unable = |error: io::Error| format!("the thread that relays events can't start: {error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
+    let (ended, end) = oneshot::channel::<()>();
+    let run = move || {
+        runtime.block_on(join_all(relays));
+        // Threads that ask a silent name server are not waited for.
+        runtime.shutdown_background();
+        drop(ended);
+    };
+    thread::Builder::new().name("relays".into()).spawn(run).map_err(unable)?;
+    Ok(async move {
+        end.await.ok();
+    })
+}
+
+/// Says for whom events wait that the configuration does not name, and waits for the stop.
+async fn strangers(outbox: Arc<Outbox>, named: Vec<String>, stop: CancellationToken) {
+    match outbox.strangers(&named).await {
+        Ok(strangers) => {
+            for Backlog { target, waiting, dead, .. } in strangers {
+                warn!(
+                    to = target,
+                    waiting,
+                    dead,
+                    "events wait for a target that the configuration does not name; put it back, or run `order-closer targets drop` with its name"
+                );
+            }
+        }
+        Err(error) => debug!(%error, "what waits for targets that the configuration does not name can't be read"),
+    }
+    stop.cancelled().await;
+}
+
+impl Outbox {
+    /// What waits for targets other than these.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn strangers(&self, named: &[String]) -> Result<Vec<Backlog>> {
+        if self.addressed().await?.iter().all(|target| named.contains(target)) {
+            return Ok(Vec::new());
+        }
+        Ok(self.backlog().await?.into_iter().filter(|backlog| !named.contains(&backlog.target)).collect())
+    }
 }

@@ -35,10 +35,12 @@ pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, 
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
 pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use payload::Carried;
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
-pub(crate) use own::{Fields, Link, Words, applied, finish, listed, unexpected};
+pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use statement::Statement;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
@@ -248,6 +250,10 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Our own tables: events, deliveries, dead letters.
     fn outbox(&self) -> &Outbox;
 
+    /// The same over as many connections of their own: for whoever must not keep closures waiting, nor wait for them. They
+    /// belong to the runtime that uses them first, and are closed when they are dropped.
+    fn outbox_apart(&self, connections: usize) -> Outbox;
+
     /// Closes all connections.
     async fn close(&self);
 }
@@ -346,12 +352,11 @@ pub trait Transaction: Send {
     /// Whether closures are recorded as events: `events.enabled` is set, and our tables are there.
     fn records(&self) -> bool;
 
-    /// Reads what the events of these orders are to carry, as a JSON object for each: the columns that the configuration
-    /// names, of orders that this transaction has closed. Nothing for an order that carries nothing.
+    /// Reads what the events of these orders are to carry: the columns that the configuration names, of orders that this transaction has closed. Nothing for an order that carries nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>, StoreError>;
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>, StoreError>;
 
     /// Runs the user's statements for these orders, which this transaction has closed.
     ///

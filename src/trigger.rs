@@ -14,6 +14,7 @@ mod overdue;
 mod pacer;
 mod pages;
 mod passes;
+mod pause_watch;
 mod rest;
 #[cfg(test)]
 mod schedules;
@@ -32,6 +33,7 @@ pub use overdue::{left_alone, since};
 pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use passes::{Pass, Passes};
+pub use pause_watch::PauseWatch;
 pub use rest::LONGEST_READ;
 pub use slow::Turns;
 pub use sweep::Sweep;

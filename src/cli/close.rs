@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
@@ -10,7 +11,7 @@ use crate::{
     close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Requested, Requests, UNDONE},
     config::Config,
     order::OrderId,
-    trigger::compare_clocks,
+    trigger::{PauseWatch, compare_clocks},
 };
 
 pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
@@ -22,13 +23,20 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
     }
     let closer = Closer::within(store.clone(), bounds);
     let clearance = Arc::new(Clearances::default().and(witness(config, &store).await));
-    let requests = Requests::new(closer, clearance, Arc::default(), watch::Sender::new(()));
-    let (mut looked, mut disputed, mut unavailable) = (Vec::new(), 0, None);
+    let pauses = PauseWatch::of(&store, &CancellationToken::new());
+    pauses.read().await?;
+    let requests = Requests::new(pauses.gate, closer, clearance, Arc::default(), watch::Sender::new(()));
+    let (mut looked, mut disputed, mut paused, mut unavailable) = (Vec::new(), 0, false, None);
     for id in &ids {
         match requests.close(id).await {
             Ok(Requested::Disputed(left)) => {
                 disputed += 1;
                 print(&waits(id, left));
+            }
+            Ok(Requested::Paused) => {
+                paused = true;
+                print("closing is paused, and nothing was looked at; `order-closer status` says why, `order-closer resume` ends that");
+                break;
             }
             Ok(Requested::Looked(one)) => {
                 print(&describe(&one));
@@ -45,8 +53,9 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
         let Failure { exit, message } = error.into();
         return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len() - disputed)));
     }
-    let stuck =
-        disputed > 0 || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
+    let stuck = paused
+        || disputed > 0
+        || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
     Ok(if stuck { Exit::Unfinished } else { Exit::Done })
 }
 

@@ -7,13 +7,16 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         events::{Line, json, line, tables},
-        print,
+        output, print,
     },
     config::Config,
     order::{OrderId, rfc3339},
-    outbox::{Address, DeadLetter, Death, Event, EventQuery},
+    outbox::{Address, Backlog, DeadLetter, Death, Event, EventQuery, Place},
     store::{self, Outbox, Store},
 };
+
+/// How many are read, or put back, at a time.
+const PAGE: u32 = 1_000;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
@@ -36,9 +39,12 @@ pub(super) enum Command {
         /// The ids of orders or events.
         #[arg(required_unless_present = "all", value_name = "ID")]
         ids: Vec<String>,
-        /// All that are listed.
+        /// All orders that are listed, and all events whose target is in the configuration.
         #[arg(long, conflicts_with = "ids")]
         all: bool,
+        /// Of an event only what this target was to be told.
+        #[arg(long, value_name = "NAME")]
+        target: Option<String>,
     },
     /// Drop them: an event is never delivered, an order left unpaid and no longer listed.
     Drop {
@@ -55,8 +61,8 @@ pub(super) async fn run(config: &Config, command: Command) -> CommandResult {
     let exit = match command {
         Command::List { json } => list(outbox, json).await,
         Command::Show { id, json } => show(outbox, &address(&id), json).await,
-        Command::Retry { all: true, .. } => retry_all(outbox).await,
-        Command::Retry { ids, all: false } => change(outbox, ids.iter().map(address), Change::Retry).await,
+        Command::Retry { all: true, target, .. } => retry_all(config, outbox, target.as_deref()).await,
+        Command::Retry { ids, all: false, target } => change(outbox, ids.iter().map(address), Change::Retry(target.as_deref())).await,
         Command::Drop { ids } => change(outbox, ids.iter().map(address), Change::Drop).await,
     };
     store.close().await;
@@ -108,15 +114,19 @@ impl Shown<'_> {
 }
 
 async fn list(outbox: &Outbox, as_json: bool) -> CommandResult {
-    for letter in outbox.dead_letters().await?.into_iter().map(Shown::from).filter(|letter| !letter.dropped) {
-        print(&if as_json { json(&letter)? } else { letter.line() });
+    let mut place = Some(Place::FIRST);
+    while let Some(begin) = place.filter(|_| output::is_read()) {
+        let (letters, next) = outbox.dead_letters(&begin, PAGE).await?;
+        for letter in letters.into_iter().map(Shown::from).filter(|letter| !letter.dropped) {
+            print(&if as_json { json(&letter)? } else { letter.line() });
+        }
+        place = next;
     }
     Ok(Exit::Done)
 }
 
 async fn show(outbox: &Outbox, (id, address): &(String, Address), as_json: bool) -> CommandResult {
-    let letters = outbox.dead_letters().await?;
-    let letters: Vec<Shown> = letters.into_iter().filter(|letter| letter.is(address)).map(Shown::from).collect();
+    let letters: Vec<Shown> = outbox.dead_letters_of(address).await?.into_iter().map(Shown::from).collect();
     if letters.is_empty() {
         return Err(unknown(std::slice::from_ref(id)));
     }
@@ -135,22 +145,42 @@ fn with_event(letter: &Shown, event: Option<&Event>) -> String {
     event.map_or_else(|| letter.line(), |event| format!("{}\n  {}", letter.line(), line(event)))
 }
 
-async fn retry_all(outbox: &Outbox) -> CommandResult {
-    print(&format!("{} put back", outbox.revive_all().await?));
+/// Puts everything back, piece by piece; of events only what somebody in the configuration can be told, or this target.
+async fn retry_all(config: &Config, outbox: &Outbox, target: Option<&str>) -> CommandResult {
+    let (mut revived, piece) = (0, u64::from(PAGE));
+    let mut last = if target.is_none() { piece } else { 0 };
+    while last >= piece {
+        last = outbox.revive_some_orders(PAGE).await?;
+        revived += last;
+    }
+    for target in config.events.targets().filter(|name| target.is_none_or(|target| target == *name)) {
+        last = piece;
+        while last >= piece {
+            last = outbox.revive_some_events(target, PAGE).await?;
+            revived += last;
+        }
+    }
+    print(&format!("{revived} put back"));
+    let named: Vec<String> = config.events.targets().map(str::to_owned).collect();
+    for Backlog { target: stranger, dead, .. } in outbox.strangers(&named).await?.iter().filter(|left| left.dead > 0) {
+        if target.is_none_or(|target| target == stranger) {
+            print(&format!("{dead} left: {stranger} is not in the configuration (order-closer targets drop {stranger})"));
+        }
+    }
     Ok(Exit::Done)
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Change {
-    Retry,
+enum Change<'t> {
+    Retry(Option<&'t str>),
     Drop,
 }
 
-async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>, change: Change) -> CommandResult {
+async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>, change: Change<'_>) -> CommandResult {
     let mut strangers = Vec::new();
     for (id, address) in named {
         let (found, done) = match change {
-            Change::Retry => (outbox.revive(&address).await?, "put back"),
+            Change::Retry(target) => (outbox.revive(&address, target).await?, "put back"),
             Change::Drop => (outbox.discard(&address).await?, "dropped"),
         };
         if found {

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use crate::{
-    close::{Clearance, Closer, Looked, Pending, Sorted, Stats, worker::REQUESTED},
+    close::{Clearance, Closer, Gate, Looked, Pending, Sorted, Stats, worker::REQUESTED},
     order::{OrderId, Trigger},
     store::StoreError,
 };
@@ -20,11 +20,14 @@ pub enum Requested {
     Looked(Looked),
     /// It is due by its row, and waits for its key so long.
     Disputed(Duration),
+    /// Nothing was looked at: closing is paused.
+    Paused,
 }
 
 /// Looks at orders one by one, and closes those that are unpaid and due.
 #[derive(Debug)]
 pub struct Requests {
+    gate: Arc<Gate>,
     closer: Closer,
     clearance: Arc<dyn Clearance>,
     stats: Arc<Stats>,
@@ -35,8 +38,8 @@ pub struct Requests {
 impl Requests {
     /// Requests that this closer answers; `closed` changes when an order was closed.
     #[must_use]
-    pub fn new(closer: Closer, clearance: Arc<dyn Clearance>, stats: Arc<Stats>, closed: watch::Sender<()>) -> Self {
-        Self { closer, clearance, stats, closed, places: Semaphore::new(REQUESTED) }
+    pub fn new(gate: Arc<Gate>, closer: Closer, clearance: Arc<dyn Clearance>, stats: Arc<Stats>, closed: watch::Sender<()>) -> Self {
+        Self { gate, closer, clearance, stats, closed, places: Semaphore::new(REQUESTED) }
     }
 
     /// Looks at one order, and closes it if it is unpaid and due.
@@ -44,6 +47,9 @@ impl Requests {
     /// # Errors
     /// What the database says when it can't be used.
     pub async fn close(&self, id: &OrderId) -> Result<Requested, StoreError> {
+        if self.gate.is_shut() {
+            return Ok(Requested::Paused);
+        }
         // Never closed.
         let _place = self.places.acquire().await;
         let sorted = Sorted::wholly(self.clearance.as_ref(), vec![Pending::new(id.clone(), Trigger::Request)]).await;

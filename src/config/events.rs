@@ -4,6 +4,7 @@ use std::{fmt, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::{
     ColumnName, Retry, Span, WebhookUrl,
@@ -17,8 +18,13 @@ use super::{
 pub struct Events {
     /// Whether closures are recorded at all.
     pub enabled: bool,
+    /// What every event says it comes from.
+    pub source: EventSource,
     /// Columns of the order that an event carries.
     pub include: Vec<ColumnName>,
+    /// The column with the trace in which the order was placed, which its event goes on with.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub traceparent: Option<ColumnName>,
     /// For how long events are kept.
     pub keep: Span,
     /// When a delivery that failed is tried again.
@@ -35,7 +41,9 @@ impl Default for Events {
     fn default() -> Self {
         Self {
             enabled: false,
+            source: EventSource::default(),
             include: Vec::new(),
+            traceparent: None,
             keep: Span::from_secs(30 * 86_400),
             // Doubling from five seconds to two hours, the pauses add up to 24.8 to 26.9 hours, as chance has it.
             retry: Retry { attempts: 23, initial: Span::from_secs(5), max: Span::from_secs(7_200) },
@@ -113,6 +121,50 @@ impl Stream {
     #[must_use]
     pub const fn name() -> &'static str {
         STREAM
+    }
+}
+
+/// Where events come from, for receivers of several shops: a reference to a URI (RFC 3986), as CloudEvents wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventSource(String);
+
+impl EventSource {
+    /// The reference.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for EventSource {
+    fn default() -> Self {
+        Self("order-closer".into())
+    }
+}
+
+impl TryFrom<String> for EventSource {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/#[]!$&'()*+,;=%".contains(c);
+        let mut escapes = text.split('%').skip(1);
+        let escapes_are_whole = escapes.all(|rest| rest.get(..2).is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit())));
+        // Relative references are resolved against any base.
+        let base = Url::parse("https://shop.invalid/").map_err(|error| error.to_string())?;
+        if text.is_empty() || !text.chars().all(is_plain) || !escapes_are_whole || base.join(&text).is_err() {
+            // Everybody is told where events come from: a login or a token has no place there.
+            return Err(
+                "is not a reference to a URI without login and parameters, such as \"https://shop.example/orders\" or \"shop-de\"".into()
+            );
+        }
+        Ok(Self(text))
+    }
+}
+
+impl From<EventSource> for String {
+    fn from(source: EventSource) -> Self {
+        source.0
     }
 }
 
@@ -223,6 +275,7 @@ mod tests {
             assert!(pauses.iter().all(|pause| (retry.initial.get()..=retry.max.get()).contains(pause)), "{pauses:?}");
             let whole: Duration = pauses.iter().sum();
             assert!((Duration::from_mins(24 * 60 + 45)..Duration::from_hours(27)).contains(&whole), "{whole:?}");
+            assert!((Duration::from_mins(24 * 60 + 45)..=whole).contains(&retry.length()), "{:?}", retry.length());
         }
     }
 }

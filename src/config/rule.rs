@@ -35,6 +35,8 @@ pub struct Rule {
     pub close_sql: Vec<Statement>,
     /// Columns that the event of a closure carries; none where no events are recorded.
     pub include: Vec<ColumnName>,
+    /// The column with the trace that it goes on with, likewise.
+    pub traceparent: Option<ColumnName>,
     /// What stands before the id in an order's key.
     pub key_prefix: String,
 }
@@ -81,6 +83,7 @@ impl Rule {
             set: orders.set.clone(),
             close_sql: config.close.sql.clone(),
             include: if config.events.enabled { config.events.include.clone() } else { Vec::new() },
+            traceparent: config.events.traceparent.clone().filter(|_| config.events.enabled),
             key_prefix: config.redis.key_prefix.clone(),
         }
     }

@@ -94,6 +94,10 @@ fn answer(id: &OrderId, requested: Requested) -> Response {
             let answer = Answer { seconds_left: Some(left.as_secs_f64()), reason, ..plain("disputed") };
             return later(StatusCode::CONFLICT, left, answer);
         }
+        Requested::Paused => {
+            let reason = Some("closing is paused (order-closer status)".into());
+            return later(StatusCode::SERVICE_UNAVAILABLE, Duration::from_secs(10), Answer { reason, ..plain("paused") });
+        }
         Requested::Looked(Looked { outcome, .. }) => outcome,
     };
     let name = outcome.name();
@@ -130,6 +134,6 @@ fn parsed(desk: &Desk, id: &str) -> Result<OrderId, Refusal> {
     parsed.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, format!("{id:?} can't be the id of an order: it {reason}")))
 }
 
-fn unavailable(error: StoreError) -> Refusal {
+pub(super) fn unavailable(error: StoreError) -> Refusal {
     Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
 }

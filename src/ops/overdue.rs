@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    close::{Inbox, Kept},
+    close::{Gate, Inbox, Kept},
     config::RULE,
     metric,
     order::OrderId,
@@ -34,6 +34,7 @@ struct Overdue {
     open: u64,
     held: u64,
     resting: u64,
+    paused: u64,
     disputed: u64,
     dead: u64,
     /// For how long the oldest open one has been, in microseconds.
@@ -47,6 +48,8 @@ pub struct Overdues {
     pub store: Arc<dyn Store>,
     /// What is known of them.
     pub inbox: Arc<Inbox>,
+    /// Whether closing is paused.
+    pub gate: Arc<Gate>,
     /// What has been overdue for longer is left alone.
     pub oldest: Option<Duration>,
     /// When to stop.
@@ -83,6 +86,7 @@ impl Overdues {
                     Some(Kept::Resting) => overdue.resting += 1,
                     Some(Kept::Disputed) => overdue.disputed += 1,
                     Some(Kept::GivenUp) => overdue.dead += 1,
+                    None if self.gate.is_shut() => overdue.paused += 1,
                     None => {
                         overdue.open += 1;
                         overdue.oldest = overdue.oldest.max(row.remaining().map_or(0, i64::saturating_neg));
@@ -110,8 +114,14 @@ impl Overdues {
 
 impl Overdue {
     fn publish(&self) {
-        let states =
-            [("open", self.open), ("held", self.held), ("resting", self.resting), ("disputed", self.disputed), ("dead", self.dead)];
+        let states = [
+            ("open", self.open),
+            ("held", self.held),
+            ("resting", self.resting),
+            ("paused", self.paused),
+            ("disputed", self.disputed),
+            ("dead", self.dead),
+        ];
         for (state, orders) in states {
             metric::OVERDUE.set(orders as f64, &[RULE, state]);
         }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use crate::{
-    close::{Inbox, Outage},
+    close::{Gate, Inbox, Outage},
     redis::Commands,
     store::Store,
     trigger::{Membership, Pass, Passes},
@@ -30,6 +30,8 @@ pub struct Readiness {
     pub inbox: Arc<Inbox>,
     /// Whether the database can be used.
     pub outage: Arc<Outage>,
+    /// Whether closing is paused.
+    pub gate: Arc<Gate>,
     /// When look-ahead and sweep ended well.
     pub passes: Arc<Passes>,
     /// What Redis refuses.
@@ -64,6 +66,7 @@ impl Readiness {
         note(&mut missing, self.store.halted().borrow().is_some(), "the server's time zone has changed, and closing is stopped");
         note(&mut missing, self.passes.last(Pass::Sweep).is_none(), "the first sweep has not ended yet");
         note(&mut missing, self.inbox.refuses_all(), "the database refuses every order");
+        note(&mut degraded, self.gate.is_shut(), "closing is paused: order-closer status");
         let is_stale = self.passes.last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
         note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
         note(&mut degraded, !*self.subscribed.borrow(), "no keyspace notifications; orders are closed by their rows alone");

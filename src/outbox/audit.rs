@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Result;
 use crate::{
     order::OrderId,
-    store::{Fields, Link, Outbox, Words, finish, listed, unexpected},
+    store::{Fields, Link, Outbox, finish, listed, unexpected},
 };
 
 /// A closure, as it was recorded.
@@ -30,6 +30,8 @@ pub struct Event {
     pub instance: String,
     /// The order's columns that `events.include` names, as a JSON object.
     pub data: Box<RawValue>,
+    /// The trace that it goes on with.
+    pub traceparent: Option<String>,
 }
 
 /// Which events to read.
@@ -47,11 +49,23 @@ pub struct EventQuery {
     pub limit: u32,
 }
 
+/// What one step of pruning did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruned {
+    /// The events that were deleted.
+    pub events: Vec<Uuid>,
+    /// The last event that was looked at.
+    pub last: Uuid,
+    /// Whether there may be more after it.
+    pub more: bool,
+}
+
 /// The columns of [`event`], of a table called e.
-pub(super) fn columns(words: &Words) -> String {
+pub(super) fn columns(outbox: &Outbox) -> String {
     format!(
-        "CAST(e.id AS CHAR(36)), e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}",
-        data = words.data_text
+        "CAST(e.id AS CHAR(36)), e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}",
+        data = outbox.words.data_text,
+        traceparent = outbox.traceparent()
     )
 }
 
@@ -65,6 +79,7 @@ pub(super) fn event(fields: &mut Fields) -> Result<Event> {
         trigger: fields.text()?,
         instance: fields.text()?,
         data: RawValue::from_string(fields.text()?).map_err(|error| unexpected(&format!("no JSON ({error})")))?,
+        traceparent: fields.optional_text()?,
     })
 }
 
@@ -103,41 +118,45 @@ impl Outbox {
         // In: ?1 how many, ?2 an order. Out: events in the order of time.
         let select = self.words.passing(&format!(
             "SELECT {} FROM {} e WHERE {} ORDER BY e.id LIMIT ?1",
-            columns(&self.words),
+            columns(self),
             self.words.events(),
             conditions.join(" AND ")
         ));
         link.fetch(&select, &values).await?.iter_mut().map(event).collect()
     }
 
-    /// Deletes at most `limit` events that are older than `keep`, come after the event `after`, and have no delivery
-    /// left; returns them, oldest first.
+    /// Looks at the `limit` events that come after the event `after` and are older than `keep`, and deletes those that have no
+    /// delivery left.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn prune(&self, keep: Duration, after: Option<Uuid>, limit: u32) -> Result<Vec<Uuid>> {
+    pub async fn prune(&self, keep: Duration, after: Uuid, limit: u32) -> Result<Pruned> {
         let words = &self.words;
         let mut link = self.backend.read().await?;
         let oldest_kept = first_id(self.ago(link.as_mut(), keep).await?);
-        // In: ?1 how many. Out: the ids of old events.
+        // In: ?1 how many. Out: the ids of old events in their order, by the primary key, each with a number where it can go.
         let select = words.passing(&format!(
-            "SELECT CAST(e.id AS CHAR(36)) FROM {} e WHERE e.id < '{oldest_kept}' AND e.id > '{after}' AND {} \
-             AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) ORDER BY e.id LIMIT ?1",
-            words.events(),
+            "SELECT CAST(e.id AS CHAR(36)), CASE WHEN {} AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) THEN e.closed_at END \
+             FROM {} e WHERE e.id > '{after}' AND e.id < '{oldest_kept}' ORDER BY e.id LIMIT ?1",
             words.ours("e."),
             words.deliveries(),
-            after = after.unwrap_or_default()
+            words.events()
         ));
-        let old = link.fetch(&select, &[i64::from(limit).into()]).await?;
-        let old = old.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
-        drop(link);
-        if old.is_empty() {
-            return Ok(old);
+        let (mut old, mut last) = (Vec::new(), after);
+        let found = link.fetch(&select, &[i64::from(limit).into()]).await?;
+        let more = found.len() >= limit as usize;
+        for mut fields in found {
+            last = uuid(&fields.text()?)?;
+            old.extend(fields.optional_integer()?.map(|_| last));
         }
-        let mut work = self.backend.begin().await?;
-        let delete = words.passing(&format!("DELETE FROM {} WHERE id IN ({})", words.events(), listed(old.iter())));
-        let deleted = work.link().change(&delete, &[]).await;
-        finish(work, deleted.map(|_| old)).await
+        drop(link);
+        if !old.is_empty() {
+            let mut work = self.backend.begin().await?;
+            let delete = words.passing(&format!("DELETE FROM {} WHERE id IN ({})", words.events(), listed(old.iter())));
+            let deleted = work.link().change(&delete, &[]).await;
+            finish(work, deleted).await?;
+        }
+        Ok(Pruned { events: old, last, more })
     }
 
     /// The time so long ago by the database's clock, in microseconds since 1970.

@@ -1,79 +1,110 @@
-//! A circuit breaker for each target: how many deliveries at a time, and how soon the next.
+//! A circuit breaker for each target: how many deliveries may begin now.
 //!
-//! Closed, it lets through as many as the target takes at once. After some failures in a row it opens, and lets one
-//! through after each of growing pauses, until one succeeds.
+//! ```text
+//!            8 failures in a row, and no success for 2 s
+//!   closed ───────────────────────────────────────────────> open: three events at a time, after pauses of 0.1 to 1 s
+//!     ^  <───────────────── any success ────────────────────  │ ^
+//!     │                                                       │ │ the rest is over
+//!     └── (somebody resumes it) ── gone <── 410 ──┐           v │
+//!                                                 └──────── resting: nobody is asked
+//! ```
+//!
+//! It opens by time, not by the number of failures alone: where some events fail whatever happens, the others still
+//! pass. A rest that the target has asked for ends by time alone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::config::{Retry, Span};
+use tokio::time::Instant;
 
-/// So many failures in a row are the target's, not an event's.
+/// So many failures in a row, over such a time without a success, are the target's and not the events'.
 const TROUBLE: u32 = 8;
+const SILENCE: Duration = Duration::from_secs(2);
 
-/// The longest pause between two questions whether the target is well again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The first and the longest pause between two questions whether the target is well again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// What a failure says of its target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sign {
-    /// Nothing: it may be the event's own.
-    None,
-    /// A time of trouble begins.
-    Trouble,
-    /// The target was asked again, and is still in trouble: this would have been any event's failure.
-    StillInTrouble,
-}
+/// How many events are asked with at a time: the latest, the oldest, and one that has failed before.
+const QUESTIONS: usize = 3;
 
 /// Lets deliveries to one target through, or not.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Breaker {
-    /// Failures since the last success.
+    /// Failures since the last success, and when the first of them was.
     failures: u32,
-    /// How often it has failed since the time of trouble began, counted once for each pause.
-    pauses: u32,
-    /// Until when it is not asked, because it is in trouble.
-    pause_until: Option<Instant>,
-    /// Until when it wants to be left alone. Only time ends that.
+    failing_since: Option<Instant>,
+    /// Since when it is open.
+    open_since: Option<Instant>,
+    /// When the next question may be asked while it is open, and how long to wait after that.
+    next: Option<Instant>,
+    pause: Duration,
     rest_until: Option<Instant>,
     gone: bool,
-    retry: Retry,
+}
+
+/// What a success changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// Nothing.
+    None,
+    /// Trouble is over that has lasted so long.
+    From(Duration),
 }
 
 impl Breaker {
-    pub(super) fn new(retry: &Retry) -> Self {
-        let longest = retry.max.get().min(LONGEST_PAUSE);
-        let retry = Retry { attempts: u32::MAX, initial: retry.initial, max: Span::from(longest) };
-        Self { failures: 0, pauses: 0, pause_until: None, rest_until: None, gone: false, retry }
-    }
-
     /// How many deliveries may begin now.
-    pub(super) fn room(&self, concurrency: usize, flying: usize) -> usize {
-        let now = Instant::now();
-        if self.gone || self.pause_until.max(self.rest_until).is_some_and(|until| now < until) {
+    pub(super) fn room(&self, now: Instant, concurrency: usize, flying: usize) -> usize {
+        if self.gone || self.is_resting(now) {
             return 0;
         }
-        let most = if self.is_troubled() { 1 } else { concurrency };
-        most.saturating_sub(flying)
-    }
-
-    /// Whether that ends a time of trouble.
-    pub(super) fn succeeded(&mut self) -> bool {
-        let was_troubled = self.is_troubled();
-        (self.failures, self.pauses, self.pause_until) = (0, 0, None);
-        was_troubled
-    }
-
-    pub(super) fn failed(&mut self, now: Instant, rest: Option<Duration>) -> Sign {
-        self.rest_until = self.rest_until.max(rest.and_then(|rest| now.checked_add(rest)));
-        self.failures = self.failures.saturating_add(1);
-        // What began before the pause says nothing new.
-        if !self.is_troubled() || self.pause_until.is_some_and(|until| now < until) {
-            return Sign::None;
+        let free = concurrency.saturating_sub(flying);
+        match self.next.filter(|_| self.is_open()) {
+            Some(next) if now < next => 0,
+            Some(_) => free.min(QUESTIONS),
+            None => free,
         }
-        // After so many they have long stopped growing.
-        self.pauses = self.pauses.saturating_add(1).min(32);
-        self.pause_until = self.retry.pause_after(self.pauses).and_then(|pause| now.checked_add(pause));
-        if self.pauses == 1 { Sign::Trouble } else { Sign::StillInTrouble }
+    }
+
+    /// When there may be room again that there is not now, if that is known.
+    pub(super) fn next_room(&self, now: Instant) -> Option<Instant> {
+        self.next.filter(|_| self.is_open()).max(self.rest_until).filter(|at| *at > now && !self.gone)
+    }
+
+    /// Notes that a delivery begins.
+    pub(super) fn begun(&mut self, now: Instant) {
+        if self.is_open() {
+            self.next = Some(now + self.pause);
+            self.pause = (self.pause * 2).min(PAUSES.1);
+        }
+    }
+
+    pub(super) fn succeeded(&mut self, now: Instant) -> Recovery {
+        (self.failures, self.failing_since) = (0, None);
+        // What was on its way when it asked for a rest says nothing new.
+        if self.is_resting(now) {
+            return Recovery::None;
+        }
+        self.next = None;
+        self.open_since.take().map_or(Recovery::None, |since| Recovery::From(now - since))
+    }
+
+    /// Whether that opens it.
+    pub(super) fn failed(&mut self, now: Instant) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        let since = *self.failing_since.get_or_insert(now);
+        let opens = !self.is_open() && self.failures >= TROUBLE && now - since >= SILENCE;
+        if opens {
+            self.open(now, now + PAUSES.0);
+        }
+        opens
+    }
+
+    /// Leaves the target alone for so long; whether that is news.
+    pub(super) fn rest(&mut self, now: Instant, rest: Duration) -> bool {
+        let until = now + rest;
+        let is_news = !self.is_resting(now);
+        self.rest_until = self.rest_until.max(Some(until));
+        self.open(now, until);
+        is_news
     }
 
     /// Whether that is news.
@@ -81,12 +112,31 @@ impl Breaker {
         !std::mem::replace(&mut self.gone, true)
     }
 
+    /// Whether it was gone.
+    pub(super) fn back(&mut self) -> bool {
+        std::mem::take(self).gone
+    }
+
     pub(super) fn is_gone(&self) -> bool {
         self.gone
     }
 
-    fn is_troubled(&self) -> bool {
-        self.failures >= TROUBLE
+    pub(super) fn is_open(&self) -> bool {
+        self.open_since.is_some()
+    }
+
+    pub(super) fn is_resting(&self, now: Instant) -> bool {
+        self.rest_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether something has failed since the last success.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures > 0 || self.is_open()
+    }
+
+    fn open(&mut self, now: Instant, next: Instant) {
+        self.open_since.get_or_insert(now);
+        (self.next, self.pause) = (Some(next), PAUSES.0 * 2);
     }
 }
 
@@ -94,57 +144,64 @@ impl Breaker {
 mod tests {
     use super::*;
 
-    fn closed() -> Breaker {
-        Breaker::new(&Retry { attempts: 3, initial: Span::from_secs(5), max: Span::from_secs(7_200) })
-    }
-
-    fn troubled() -> Breaker {
-        let mut breaker = closed();
-        for _ in 1..TROUBLE {
-            assert_eq!(breaker.failed(Instant::now(), None), Sign::None);
-            assert_eq!(breaker.room(8, 0), 8);
+    /// One that has failed again and again for 2 s.
+    fn open(now: Instant) -> Breaker {
+        let mut breaker = Breaker::default();
+        for failure in 0..20 {
+            assert!(!breaker.failed(now - SILENCE + Duration::from_millis(failure)));
         }
-        assert_eq!(breaker.failed(Instant::now(), None), Sign::Trouble);
+        assert!(breaker.failed(now));
         breaker
     }
 
     #[test]
-    fn a_target_that_fails_in_a_row_is_asked_less_often() {
-        let mut breaker = troubled();
-        assert_eq!(breaker.room(8, 0), 0, "not before a pause");
-        breaker.pause_until = None;
-        assert_eq!((breaker.room(8, 0), breaker.room(8, 1)), (1, 0), "one at a time");
-        assert!(breaker.succeeded());
-        assert_eq!((breaker.room(8, 0), breaker.room(8, 5)), (8, 3));
+    fn events_that_fail_beside_others_that_pass_open_nothing() {
+        let (mut breaker, start) = (Breaker::default(), Instant::now());
+        for second in 0..60 {
+            let now = start + Duration::from_secs(second);
+            (0..100).for_each(|_| assert!(!breaker.failed(now)));
+            assert_eq!((breaker.room(now, 8, 0), breaker.succeeded(now)), (8, Recovery::None));
+        }
+        (0..100).for_each(|_| assert!(!breaker.failed(start + Duration::from_mins(2))));
     }
 
     #[test]
-    fn only_a_new_question_is_a_new_sign() {
-        let mut breaker = troubled();
-        let pause = breaker.pause_until;
-        assert_eq!(breaker.failed(Instant::now(), None), Sign::None, "it began before");
-        assert_eq!(breaker.pause_until, pause);
-        breaker.pause_until = None;
-        assert_eq!(breaker.failed(Instant::now(), None), Sign::StillInTrouble);
+    fn open_it_lets_few_through_and_those_at_least_once_a_second() {
+        let start = Instant::now();
+        let mut breaker = open(start);
+        assert_eq!(breaker.room(start, 8, 0), 0, "not before a pause");
+        let mut now = start;
+        for pause in [100, 200, 400, 800, 1_000, 1_000] {
+            let next = breaker.next_room(now).unwrap_or(now);
+            assert_eq!(next - now, Duration::from_millis(pause));
+            now = next;
+            assert_eq!((breaker.room(now, 8, 0), breaker.room(now, 8, 7), breaker.room(now, 8, 8)), (3, 1, 0), "while others hang, too");
+            breaker.begun(now);
+        }
+        assert_eq!(breaker.succeeded(now), Recovery::From(now - start));
+        assert_eq!((breaker.room(now, 8, 0), breaker.room(now, 8, 5)), (8, 3));
     }
 
     #[test]
-    fn a_wish_for_rest_is_granted_whatever_succeeds_meanwhile() {
-        let mut breaker = closed();
-        let now = Instant::now();
-        breaker.failed(now, Some(Duration::from_mins(1)));
-        breaker.succeeded();
-        breaker.failed(now, Some(Duration::from_secs(1)));
-        assert_eq!(breaker.room(8, 0), 0);
-        assert_eq!(breaker.rest_until, Some(now + Duration::from_mins(1)));
+    fn a_rest_is_granted_whatever_succeeds_meanwhile_and_ends_with_few_events() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        assert!(breaker.rest(now, Duration::from_mins(1)));
+        assert_eq!(breaker.succeeded(now), Recovery::None);
+        assert!(!breaker.rest(now, Duration::from_secs(1)));
+        let end = now + Duration::from_mins(1);
+        assert_eq!((breaker.room(end - Duration::from_millis(1), 8, 0), breaker.next_room(now)), (0, Some(end)));
+        assert_eq!(breaker.room(end, 8, 0), 3);
+        assert_eq!(breaker.succeeded(end), Recovery::From(Duration::from_mins(1)));
+        assert_eq!(breaker.room(end, 8, 0), 8);
     }
 
     #[test]
-    fn pauses_end_after_half_a_minute_even_after_a_year() {
-        let mut breaker = closed();
-        (breaker.failures, breaker.pauses) = (u32::MAX, u32::MAX);
-        let now = Instant::now();
-        breaker.failed(now, None);
-        assert!(breaker.pause_until.is_some_and(|until| until <= now + LONGEST_PAUSE));
+    fn gone_it_lets_nothing_through_until_it_is_back() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        assert!(breaker.gone() && !breaker.gone());
+        breaker.succeeded(now);
+        assert_eq!((breaker.room(now, 8, 0), breaker.next_room(now)), (0, None));
+        assert!(breaker.back() && !breaker.back());
+        assert_eq!(breaker.room(now, 8, 0), 8);
     }
 }

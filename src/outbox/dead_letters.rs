@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::{Result, audit::uuid};
 use crate::{
     order::OrderId,
-    store::{Fields, Link, Outbox, Words, finish},
+    store::{Fields, Link, Outbox, Value, Words, finish, listed},
 };
 
 /// Something that was given up.
@@ -31,17 +31,6 @@ pub enum DeadLetter {
         /// What became of it.
         death: Death,
     },
-}
-
-impl DeadLetter {
-    /// Whether this is what the address names.
-    #[must_use]
-    pub fn is(&self, address: &Address) -> bool {
-        match self {
-            Self::Order { id, .. } => *id == address.order,
-            Self::Event { id, .. } => Some(*id) == address.event,
-        }
-    }
 }
 
 /// What an id names: the order that has it, the event that has it.
@@ -103,35 +92,78 @@ impl Outbox {
         Ok(())
     }
 
-    /// All dead letters: orders first, dropped ones among them, then events.
+    /// One page of the dead letters: orders first, dropped ones among them, then events, target by target; and where the next
+    /// one begins, unless this was the last.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>> {
+    pub async fn dead_letters(&self, place: &Place, limit: u32) -> Result<(Vec<DeadLetter>, Option<Place>)> {
+        let letters = match place {
+            Place::Orders { after } => self.dead_orders_where(after.as_ref(), " > ?2", i64::from(limit)).await?,
+            Place::Events { target, after } => {
+                let condition = format!("d.target = ?2 AND d.event_id > '{after}'");
+                self.dead_events_where(&condition, Some(target), i64::from(limit)).await?
+            }
+        };
+        if letters.len() < limit as usize {
+            let last = if let Place::Events { target, .. } = place { target } else { "" };
+            let next = self.addressed_after(last).await?;
+            return Ok((letters, next.map(|target| Place::Events { target, after: Uuid::nil() })));
+        }
+        let next = letters.last().map(|letter| match letter {
+            DeadLetter::Order { id, .. } => Place::Orders { after: Some(id.clone()) },
+            DeadLetter::Event { id, target, .. } => Place::Events { target: target.clone(), after: *id },
+        });
+        Ok((letters, next))
+    }
+
+    /// The dead letters that have this address.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn dead_letters_of(&self, address: &Address) -> Result<Vec<DeadLetter>> {
+        let mut letters = self.dead_orders_where(Some(&address.order), " = ?2", 1).await?;
+        if let Some(event) = address.event {
+            letters.extend(self.dead_events_where(&format!("d.event_id = '{event}'"), None, i64::from(u32::MAX)).await?);
+        }
+        Ok(letters)
+    }
+
+    async fn dead_orders_where(&self, id: Option<&OrderId>, compared: &str, limit: i64) -> Result<Vec<DeadLetter>> {
         let words = &self.words;
-        let mut link = self.backend.read().await?;
+        // In: ?1 how many, ?2 an order. Out: dead orders by their ids. Locks nothing.
         let orders = words.statement(&format!(
-            "SELECT {}, dropped, attempts, failed_at, error FROM {} WHERE {} ORDER BY failed_at, order_id",
+            "SELECT {}, dropped, attempts, failed_at, error FROM {} WHERE {}{} ORDER BY order_id LIMIT ?1",
             words.dead_id,
             words.dead_letters(),
-            words.ours("")
+            words.ours(""),
+            id.map(|_| format!(" AND order_id{compared}")).unwrap_or_default()
         ));
-        let events = words.statement(&format!(
+        let mut values = vec![limit.into()];
+        values.extend(id.map(|id| id.as_str().into()));
+        let letter = |mut fields: Fields| {
+            Ok(DeadLetter::Order { id: order(&mut fields)?, dropped: fields.integer()? != 0, death: death(&mut fields)? })
+        };
+        self.backend.read().await?.fetch(&orders, &values).await?.into_iter().map(letter).collect()
+    }
+
+    async fn dead_events_where(&self, condition: &str, target: Option<&str>, limit: i64) -> Result<Vec<DeadLetter>> {
+        let words = &self.words;
+        // In: ?1 how many, ?2 a target. Out: dead events by their ids. Locks nothing.
+        let events = words.passing(&format!(
             "SELECT CAST(d.event_id AS CHAR(36)), e.order_id, d.target, d.attempts, d.failed_at, d.error FROM {} d JOIN {} e ON e.id = d.event_id \
-             WHERE {} AND d.due_at IS NULL ORDER BY d.failed_at, d.event_id, d.target",
+             WHERE {} AND {condition} AND d.due_at IS NULL ORDER BY d.event_id, d.target LIMIT ?1",
             words.deliveries(),
             words.events(),
             words.ours("d.")
         ));
-        let mut letters = Vec::new();
-        for mut fields in link.fetch(&orders, &[]).await? {
-            letters.push(DeadLetter::Order { id: order(&mut fields)?, dropped: fields.integer()? != 0, death: death(&mut fields)? });
-        }
-        for mut fields in link.fetch(&events, &[]).await? {
+        let mut values = vec![limit.into()];
+        values.extend(target.map(Into::into));
+        let letter = |mut fields: Fields| {
             let id = uuid(&fields.text()?)?;
-            letters.push(DeadLetter::Event { id, order_id: fields.text()?, target: fields.text()?, death: death(&mut fields)? });
-        }
-        Ok(letters)
+            Ok(DeadLetter::Event { id, order_id: fields.text()?, target: fields.text()?, death: death(&mut fields)? })
+        };
+        self.backend.read().await?.fetch(&events, &values).await?.into_iter().map(letter).collect()
     }
 
     /// How many dead letters there are, dropped orders not among them. Reads all our deliveries; locks nothing.
@@ -174,26 +206,55 @@ impl Outbox {
         self.backend.read().await?.fetch(&page, &values).await?.iter_mut().map(order).collect()
     }
 
-    /// Puts an order or an event back, to be tried anew; returns whether there was such a dead letter.
+    /// Puts an order or an event back, to be tried anew; an event for this target only, if one is named. Returns whether there
+    /// was such a dead letter.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn revive(&self, address: &Address) -> Result<bool> {
-        let orders = format!("{} AND order_id = ?1", self.revive_orders());
-        self.change_dead(address, &orders, &self.revive_events()).await
+    pub async fn revive(&self, address: &Address, target: Option<&str>) -> Result<bool> {
+        let orders = target.is_none().then(|| format!("{} AND order_id = ?1", self.revive_orders()));
+        self.change_dead(address, orders.as_deref(), &self.revive_events(), target).await
     }
 
-    /// Puts everything back, save orders that were dropped; returns how many dead letters there were.
+    /// Puts a piece of the orders back, save those that were dropped; returns how many.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn revive_all(&self) -> Result<u64> {
+    pub async fn revive_some_orders(&self, limit: u32) -> Result<u64> {
         let words = &self.words;
-        let mut work = self.backend.begin().await?;
-        let mut revived = work.link().change(&words.statement(&format!("{} AND dropped = 0", self.revive_orders())), &[]).await;
-        if let Ok(orders) = revived {
-            revived = work.link().change(&words.statement(&self.revive_events()), &[]).await.map(|events| orders + events);
+        // In: ?1 how many. Out: dead orders. Locks nothing.
+        let some = words.statement(&format!(
+            "SELECT {} FROM {} WHERE {} AND dropped = 0 ORDER BY order_id LIMIT ?1",
+            words.dead_id,
+            words.dead_letters(),
+            words.ours("")
+        ));
+        let some = self.backend.read().await?.fetch(&some, &[i64::from(limit).into()]).await?;
+        let some = some.into_iter().map(|mut fields| order(&mut fields)).collect::<Result<Vec<_>>>()?;
+        self.forget_dead_orders(&some).await?;
+        Ok(some.len() as u64)
+    }
+
+    /// Puts a piece of the events back that this target was to be told; returns how many.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn revive_some_events(&self, target: &str, limit: u32) -> Result<u64> {
+        let words = &self.words;
+        // In: ?1 target, ?2 how many. Out: dead events. Locks nothing.
+        let some = words.statement(&format!(
+            "SELECT CAST(event_id AS CHAR(36)) FROM {} WHERE {} AND target = ?1 AND due_at IS NULL ORDER BY event_id LIMIT ?2",
+            words.deliveries(),
+            words.ours("")
+        ));
+        let some = self.backend.read().await?.fetch(&some, &[target.into(), i64::from(limit).into()]).await?;
+        let some = some.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
+        if some.is_empty() {
+            return Ok(0);
         }
+        let revive = words.passing(&format!("{} AND target = ?1 AND event_id IN ({})", self.revive_events(), listed(some.iter())));
+        let mut work = self.backend.begin().await?;
+        let revived = work.link().change(&revive, &[target.into()]).await;
         finish(work, revived).await
     }
 
@@ -204,8 +265,9 @@ impl Outbox {
     fn revive_events(&self) -> String {
         let Words { now, .. } = self.words;
         format!(
-            "UPDATE {} SET due_at = {now}, attempts = 0, claimed_by = NULL WHERE {} AND due_at IS NULL",
+            "UPDATE {} SET due_at = {now}, attempts = 0, claimed_by = NULL{} WHERE {} AND due_at IS NULL",
             self.words.deliveries(),
+            if self.knows_targets() { ", failing_since = NULL" } else { "" },
             self.words.ours("")
         )
     }
@@ -219,7 +281,7 @@ impl Outbox {
         let (words, ours) = (&self.words, self.words.ours(""));
         let orders = format!("UPDATE {} SET dropped = 1 WHERE {ours} AND order_id = ?1 AND dropped = 0", words.dead_letters());
         let events = format!("DELETE FROM {} WHERE {ours} AND due_at IS NULL", words.deliveries());
-        self.change_dead(address, &orders, &events).await
+        self.change_dead(address, Some(&orders), &events, None).await
     }
 
     /// Forgets orders that are dead letters no longer, because they are paid, closed or gone.
@@ -240,16 +302,47 @@ impl Outbox {
     }
 
     /// Changes what has this address; `orders` takes the order as ?1, `events` ends in its condition.
-    async fn change_dead(&self, address: &Address, orders: &str, events: &str) -> Result<bool> {
+    async fn change_dead(&self, address: &Address, orders: Option<&str>, events: &str, target: Option<&str>) -> Result<bool> {
         let mut work = self.backend.begin().await?;
-        let mut changed = work.link().change(&self.words.statement(orders), &[address.order.as_str().into()]).await;
-        if let (Ok(found), Some(event)) = (&changed, address.event) {
-            let found = *found;
-            let events = self.words.passing(&format!("{events} AND event_id = '{event}'"));
-            changed = work.link().change(&events, &[]).await.map(|more| found + more);
-        }
-        finish(work, changed.map(|changed| changed > 0)).await
+        let link = work.link();
+        let changed = async {
+            let mut changed = 0;
+            if let Some(orders) = orders {
+                changed += link.change(&self.words.statement(orders), &[address.order.as_str().into()]).await?;
+            }
+            if let Some(event) = address.event {
+                let to = if target.is_some() { " AND target = ?1" } else { "" };
+                let events = self.words.passing(&format!("{events} AND event_id = '{event}'{to}"));
+                let values: Vec<Value> = target.into_iter().map(Value::from).collect();
+                changed += link.change(&events, &values).await?;
+            }
+            Ok(changed > 0)
+        };
+        let changed = changed.await;
+        finish(work, changed).await
     }
+}
+
+/// A place in the list of dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Among the orders.
+    Orders {
+        /// After this one.
+        after: Option<OrderId>,
+    },
+    /// Among the events of a target.
+    Events {
+        /// The target.
+        target: String,
+        /// After this event.
+        after: Uuid,
+    },
+}
+
+impl Place {
+    /// Where the list begins.
+    pub const FIRST: Self = Self::Orders { after: None };
 }
 
 fn order(fields: &mut Fields) -> Result<OrderId> {

@@ -9,7 +9,9 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
+use uuid::Uuid;
 
+use super::Pruned;
 use crate::{
     order::{OrderId, Row, Verdict, judge},
     store::{Store, StoreError},
@@ -18,25 +20,37 @@ use crate::{
 /// How often it looks.
 const EVERY: Duration = Duration::from_mins(1);
 
-/// The most events that one transaction deletes, and the most dead letters that one looks at. After each it rests as
-/// long as that took, for closures come first.
+/// How often all old events are looked at, and not only those that have become old since. What is delivered, dropped or given
+/// up later than that stays until then.
+const EVERYTHING: Duration = Duration::from_hours(1);
+
+/// The most events, or dead letters, that one transaction looks at. After each it rests as long as that took, for closures
+/// come first.
 const PIECE: u32 = 500;
 
 /// Prunes until it is told to stop.
 #[derive(Debug)]
 pub struct Pruner {
-    /// The orders, and our own tables beside them.
-    pub store: Arc<dyn Store>,
-    /// For how long events are kept.
-    pub keep: Duration,
-    /// When to stop.
-    pub stop: CancellationToken,
+    store: Arc<dyn Store>,
+    keep: Duration,
+    stop: CancellationToken,
+    /// The last event that was looked at: what is older and still there waits for a target, perhaps in its millions.
+    last: Uuid,
+    /// When all were looked at.
+    everything: Option<Instant>,
 }
 
 impl Pruner {
+    /// Keeps the tables of this store small; events are kept for so long.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, keep: Duration, stop: CancellationToken) -> Self {
+        Self { store, keep, stop, last: Uuid::nil(), everything: None }
+    }
+
     /// Prunes every minute.
-    pub async fn run(self) {
-        while !self.stop.is_cancelled() {
+    pub async fn run(mut self) {
+        let stop = self.stop.clone();
+        while !stop.is_cancelled() {
             let pruning = async {
                 if let Err(error) = self.run_once().await {
                     warn!(%error, "old events could not be pruned; trying again");
@@ -45,7 +59,7 @@ impl Pruner {
             };
             tokio::select! {
                 () = pruning => {}
-                () = self.stop.cancelled() => {}
+                () = stop.cancelled() => {}
             }
         }
     }
@@ -54,18 +68,20 @@ impl Pruner {
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn run_once(&self) -> Result<(), StoreError> {
-        let mut after = None;
+    pub async fn run_once(&mut self) -> Result<(), StoreError> {
+        if self.everything.is_none_or(|at| at.elapsed() >= EVERYTHING) {
+            (self.last, self.everything) = (Uuid::nil(), Some(Instant::now()));
+        }
         loop {
             let began = Instant::now();
-            let pruned = self.store.outbox().prune(self.keep, after, PIECE).await?;
-            if !pruned.is_empty() {
-                debug!(events = pruned.len(), "old events pruned");
+            let Pruned { events, last, more } = self.store.outbox().prune(self.keep, self.last, PIECE).await?;
+            self.last = last;
+            if !events.is_empty() {
+                debug!(events = events.len(), "old events pruned");
             }
-            if pruned.len() < PIECE as usize {
+            if !more {
                 break;
             }
-            after = pruned.last().copied();
             tokio::time::sleep(began.elapsed()).await;
         }
         self.forget_settled().await

@@ -2,50 +2,56 @@
 //!
 //! Each target has a relay of its own, so none can hold up another, and none closures. Instances share the work by
 //! claims: a delivery is claimed only when it begins at once, and for no longer than it can take, so what a crashed
-//! relay had in hand is soon another's. A target that fails again and again is asked less often, one event at a
-//! time, and by its first success is trusted again. What that one event meets counts for all that were due: otherwise
-//! most of many would never be tried, and never become dead letters.
+//! relay had in hand is soon another's.
+//!
+//! No event is another's hostage. What has failed has a lane of its own, in which it waits by itself and takes no more than
+//! a quarter of the room while others wait. While a target fails, those never tried are taken from both ends, and when it
+//! takes nothing at all ([`Breaker`]), the latest is asked with: of those that no receiver takes none is in the way of the
+//! next. An attempt counts only for what was sent, and only what was tried for long enough becomes a dead letter.
 
-use std::{
-    future::pending,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
-use uuid::Uuid;
 
 use super::{
-    Answer, Target,
-    breaker::{Breaker, Sign},
+    Answer, Claimed, Courier, Event, Failed, Note, Pick, Rest, Settled, State, Wish,
+    breaker::{Breaker, Recovery},
 };
 use crate::{
     config::Retry,
-    outbox::{Claimed, Failed},
-    store::{Store, StoreError, instance},
+    order::rfc3339,
+    store::{Outbox, StoreError, instance},
 };
 
 /// How often, at most and at least, the outbox is looked into when nobody says that something was closed: for what
 /// others closed, and for what is to be tried again.
 const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
+/// How often the target's state is read, and its successes are written.
+const OBSERVING: Duration = Duration::from_secs(1);
+
 /// How much longer than a delivery can take its claim holds: the time to note what came of it.
 const NOTING: Duration = Duration::from_secs(10);
 
-/// For so many deliveries at a time does a failure count, and so often at most: closures come first.
+/// How soon an event is tried again whose target was not there.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// How often an event is tried at the least before it is given up, unless it is to be tried less often.
+const FEWEST: u32 = 3;
+
+/// So many events are made due again by one statement: closures come first.
 const PIECE: u32 = 500;
-const PACE: Duration = Duration::from_secs(1);
 
 /// Delivers one target's events.
 #[derive(Debug)]
 pub struct Relay {
     /// Where events are.
-    pub store: Arc<dyn Store>,
+    pub outbox: Arc<Outbox>,
     /// Who is told.
-    pub target: Arc<dyn Target>,
+    pub courier: Courier,
     /// When a delivery that failed is tried again.
     pub retry: Retry,
     /// Changes when orders were closed.
@@ -56,189 +62,351 @@ pub struct Relay {
     pub grace: Duration,
 }
 
+/// What one pass over all that was due has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// How many events were delivered.
+    pub delivered: u64,
+    /// How many were not.
+    pub failed: u64,
+    /// Whether it ended before all that was due had been tried, because the target takes nothing.
+    pub cut_short: bool,
+}
+
 /// A delivery that has ended.
 type Landed = (Claimed, Answer);
-
-/// A failure that counts for all deliveries that were due then.
-struct Common {
-    at: Instant,
-    reason: String,
-    rest: Option<Duration>,
-    /// Whether it uses up an attempt of each.
-    counts: bool,
-    /// When the next piece is to be counted.
-    next: Instant,
-}
 
 /// What a relay has in hand.
 struct Hand {
     flying: FuturesUnordered<BoxFuture<'static, Landed>>,
-    /// Delivered, or failed, and to be noted in the outbox.
-    delivered: Vec<Uuid>,
-    failed: Vec<Failed>,
-    /// To be counted for others too.
-    common: Option<Common>,
+    /// How many of them are not tried for the first time.
+    again: usize,
+    /// What came of deliveries, and is to be noted in the outbox.
+    settled: Settled,
     breaker: Breaker,
+    /// Whether it was its own wish that the target is not asked.
+    rested: bool,
+    /// Since when what failed is to be made due again.
+    forward: Option<Instant>,
     /// Whether there may be more to claim.
     more: bool,
+    /// When to look again for what has failed before.
+    look_again: Instant,
+    observed: Option<Instant>,
+    /// When a success, or a failure, was noted of the target last.
+    noted: [Option<Instant>; 2],
+    turn: bool,
+    pass: Pass,
+}
+
+impl Hand {
+    /// Whether a success, or a failure, is to be noted now: not each time.
+    fn is_noted(&mut self, success: bool, now: Instant) -> bool {
+        let last = &mut self.noted[usize::from(success)];
+        let is_due = last.is_none_or(|at| now - at >= OBSERVING);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+
+    fn new() -> Self {
+        Self {
+            flying: FuturesUnordered::new(),
+            again: 0,
+            settled: Settled::default(),
+            breaker: Breaker::default(),
+            rested: false,
+            forward: None,
+            more: true,
+            look_again: Instant::now(),
+            observed: None,
+            noted: [None; 2],
+            turn: false,
+            pass: Pass::default(),
+        }
+    }
 }
 
 impl Relay {
     /// Relays until it is told to stop.
     pub async fn run(mut self) {
-        let breaker = Breaker::new(&self.retry);
-        let flying = FuturesUnordered::new();
-        let mut hand = Hand { flying, delivered: Vec::new(), failed: Vec::new(), common: None, breaker, more: true };
-        let poll = self.retry.initial.get().clamp(POLL.0, POLL.1);
+        let mut hand = Hand::new();
         let mut away = false;
-        while !self.stop.is_cancelled() && !hand.breaker.is_gone() {
+        while !self.stop.is_cancelled() {
             let worked = self.work(&mut hand).await;
-            let again = worked.is_ok() && self.room(&hand) > 0;
+            let again = worked.is_ok() && hand.more && self.room(&hand) > 0;
             self.report(worked, &mut away);
             if again {
                 continue;
             }
+            let poll = self.poll();
+            let now = Instant::now();
+            let wake = hand.breaker.next_room(now).map_or(poll, |at| poll.min(at - now));
             tokio::select! {
-                Some(landed) = hand.flying.next() => {
-                    self.land(landed, &mut hand);
-                    while let Some(Some(landed)) = hand.flying.next().now_or_never() {
-                        self.land(landed, &mut hand);
-                    }
-                }
-                () = woken(&mut self.closed, poll) => hand.more = true,
+                Some(landed) = hand.flying.next() => self.land_all(landed, &mut hand),
+                () = woken(&mut self.closed, wake) => hand.more = true,
                 () = self.stop.cancelled() => {}
             }
         }
         self.end(hand).await;
     }
 
-    /// Notes what came of deliveries, then begins new ones as far as there is room.
+    /// Delivers once what is due, unless the target takes nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn run_once(self) -> Result<Pass, StoreError> {
+        let mut hand = Hand::new();
+        loop {
+            self.work(&mut hand).await?;
+            if let Some(landed) = hand.flying.next().await {
+                self.land_all(landed, &mut hand);
+                hand.more &= !hand.breaker.is_open();
+            } else if !hand.more || self.room(&hand) == 0 {
+                break;
+            }
+        }
+        self.exchange(Vec::new(), &mut hand).await?;
+        hand.pass.cut_short = hand.breaker.is_open() || hand.breaker.is_gone();
+        Ok(hand.pass)
+    }
+
+    /// How often to look for what is due.
+    fn poll(&self) -> Duration {
+        self.retry.initial.get().clamp(POLL.0, POLL.1)
+    }
+
+    /// Notes what came of deliveries, and begins new ones as far as there is room.
     async fn work(&self, hand: &mut Hand) -> Result<(), StoreError> {
-        self.note(hand).await?;
-        self.share_failure(hand).await?;
+        if hand.observed.is_none_or(|at| at.elapsed() >= OBSERVING) {
+            self.exchange(Vec::new(), hand).await?;
+            self.observe(hand).await?;
+        }
+        self.bring_forward(hand).await?;
+        let wishes = if hand.more { self.wishes(hand) } else { Vec::new() };
+        self.exchange(wishes, hand).await
+    }
+
+    /// How many deliveries may begin now.
+    fn room(&self, hand: &Hand) -> usize {
+        hand.breaker.room(Instant::now(), self.courier.target().concurrency(), hand.flying.len())
+    }
+
+    /// What to begin: of what has failed before, and of what was never tried.
+    fn wishes(&self, hand: &mut Hand) -> Vec<Wish> {
         let room = self.room(hand);
+        let wish = |pick, total| Wish { pick, total };
         if room == 0 {
+            return Vec::new();
+        }
+        if hand.breaker.is_open() {
+            // Where there is room for one only, each of them in turn.
+            hand.turn = !hand.turn;
+            let first = if room > 1 || hand.turn { Pick::Newest } else { Pick::Again };
+            return vec![wish(first, 1), wish(Pick::Oldest, 2.min(room)), wish(Pick::Again, room)];
+        }
+        hand.turn = hand.breaker.is_failing() && !hand.turn;
+        let new = wish(if hand.turn { Pick::Newest } else { Pick::Oldest }, room);
+        if hand.look_again > Instant::now() {
+            return vec![new];
+        }
+        let share = (self.courier.target().concurrency() / 4).max(1);
+        let again = wish(Pick::Again, share.saturating_sub(hand.again).min(room));
+        // What nobody else needs it may have, but for the room that the next new one needs.
+        vec![again, new, wish(Pick::Again, room.saturating_sub(share))]
+    }
+
+    /// Notes what came of deliveries, claims others, and begins them.
+    async fn exchange(&self, wishes: Vec<Wish>, hand: &mut Hand) -> Result<(), StoreError> {
+        if wishes.is_empty() && hand.settled.is_empty() {
             return Ok(());
         }
-        let limit = u32::try_from(room).unwrap_or(u32::MAX);
-        let claimed = self.store.outbox().claim(self.target.name(), &instance(), self.target.timeout() + NOTING, limit).await?;
-        hand.more = claimed.len() == room;
-        for claimed in claimed {
-            let target = Arc::clone(&self.target);
-            hand.flying.push(Box::pin(async move {
-                let answer = target.deliver(&claimed.event).await;
-                (claimed, answer)
-            }));
+        let target = self.courier.target();
+        let claimed = self.outbox.exchange(target.name(), &instance(), target.timeout() + NOTING, &hand.settled, &wishes).await?;
+        let Settled { delivered, failed, .. } = std::mem::take(&mut hand.settled);
+        if !delivered.is_empty() || !failed.is_empty() {
+            debug!(to = target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");
+        }
+        let mut total = 0;
+        for (Wish { pick, total: wanted }, claimed) in wishes.iter().zip(claimed) {
+            let is_all = total + claimed.len() < *wanted;
+            total += claimed.len();
+            if *pick != Pick::Again {
+                hand.more = !is_all;
+            } else if is_all {
+                hand.look_again = Instant::now() + self.poll();
+            }
+            for claimed in claimed {
+                self.begin(claimed, hand);
+            }
         }
         Ok(())
     }
 
-    /// How many deliveries may be claimed now.
-    fn room(&self, hand: &Hand) -> usize {
-        if hand.more { hand.breaker.room(self.target.concurrency(), hand.flying.len()) } else { 0 }
+    fn begin(&self, claimed: Claimed, hand: &mut Hand) {
+        hand.breaker.begun(Instant::now());
+        hand.again += usize::from(claimed.attempt > 1);
+        let delivery = self.courier.deliver(Arc::new(claimed.event.clone()));
+        hand.flying.push(Box::pin(async move { (claimed, delivery.await) }));
+    }
+
+    fn land_all(&self, landed: Landed, hand: &mut Hand) {
+        self.land(landed, hand);
+        while let Some(Some(landed)) = hand.flying.next().now_or_never() {
+            self.land(landed, hand);
+        }
     }
 
     fn land(&self, (claimed, answer): Landed, hand: &mut Hand) {
-        let (target, event) = (self.target.name(), claimed.event.id);
+        let now = Instant::now();
+        let target = self.courier.target().name();
+        if claimed.attempt > 1 {
+            hand.again -= 1;
+            hand.more = true;
+        }
+        if answer == Answer::Delivered {
+            hand.pass.delivered += 1;
+            hand.settled.delivered.push(claimed.event.id);
+            return self.took(now, hand);
+        }
+        hand.pass.failed += 1;
         match answer {
-            Answer::Delivered => {
-                if hand.breaker.succeeded() {
-                    hand.common = None;
-                    info!(to = target, "the target takes events again");
+            Answer::Delivered => {}
+            Answer::Failed { reason, rest } => {
+                if let Some(Rest { target: rest, .. }) = rest {
+                    hand.rested = true;
+                    if hand.breaker.rest(now, rest) {
+                        let until = rfc3339(unix_micros() + i64::try_from(rest.as_micros()).unwrap_or(0));
+                        warn!(
+                            to = target,
+                            reason, until, "the target wants to be left alone for a while; then it is asked with a few events"
+                        );
+                    }
+                    hand.settled.notes.push(Note::Resting(reason.clone(), rest));
+                } else {
+                    self.refused(now, &reason, hand);
                 }
-                hand.delivered.push(event);
+                let failed = self.failed(&claimed, reason, rest);
+                hand.settled.failed.push(failed);
             }
-            Answer::Failed { reason, rest } => self.fail(claimed, reason, rest, true, hand),
-            Answer::Away { reason } => self.fail(claimed, reason, None, false, hand),
+            Answer::Away { reason } => {
+                debug!(to = target, event = %claimed.event.id, reason, "delivery failed; will retry: the target is not there");
+                self.refused(now, &reason, hand);
+                hand.settled.failed.push(claimed.not_tried(reason, AWAY));
+            }
             Answer::Gone { reason } => {
                 if hand.breaker.gone() {
-                    error!(to = target, reason, "the target wants no more events; they wait until order-closer is restarted");
+                    say_gone(target, &reason);
                 }
-                hand.failed.push(claimed.failed(reason, Some(Duration::ZERO)));
+                hand.settled.notes.push(Note::Gone(reason.clone()));
+                hand.settled.failed.push(claimed.not_tried(reason, Duration::ZERO));
             }
         }
     }
 
-    /// Puts a delivery off, or gives it up when that was its last attempt, and attempts count.
-    fn fail(&self, claimed: Claimed, reason: String, rest: Option<Duration>, counts: bool, hand: &mut Hand) {
-        let (target, event, order) = (self.target.name(), claimed.event.id, claimed.event.order_id.as_str());
-        let pause = self.pause_after(claimed.attempt, rest, counts);
-        if let Some(pause) = pause {
-            let retry_in_s = pause.as_secs_f64();
-            debug!(to = target, %event, order, attempt = claimed.attempt, retry_in_s, reason, "delivery failed; will retry");
-        } else {
-            error!(
-                to = target, %event, order, attempts = claimed.attempt, reason,
-                "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
-            );
+    fn took(&self, now: Instant, hand: &mut Hand) {
+        match hand.breaker.succeeded(now) {
+            Recovery::From(trouble) => {
+                info!(to = self.courier.target().name(), "the target takes events again");
+                hand.settled.notes.push(Note::Took { recovered: true });
+                // What was put off because nothing was taken goes now; what the target itself put off does not.
+                hand.forward = Some(now - trouble).filter(|_| !std::mem::take(&mut hand.rested));
+                hand.look_again = now;
+                hand.more = true;
+            }
+            Recovery::None if hand.is_noted(true, now) => hand.settled.notes.push(Note::Took { recovered: false }),
+            Recovery::None => {}
         }
-        let at = Instant::now();
-        match hand.breaker.failed(at, rest) {
-            Sign::None => {}
-            Sign::Trouble => warn!(to = target, reason, "the target fails; asking it less often"),
-            Sign::StillInTrouble => hand.common = Some(Common { at, reason: reason.clone(), rest, counts, next: at }),
-        }
-        hand.failed.push(claimed.failed(reason, pause));
     }
 
-    /// Writes down what came of deliveries; keeps it for the next time if that fails.
-    async fn note(&self, hand: &mut Hand) -> Result<(), StoreError> {
-        let Hand { delivered, failed, .. } = hand;
-        if delivered.is_empty() && failed.is_empty() {
-            return Ok(());
+    fn refused(&self, now: Instant, reason: &str, hand: &mut Hand) {
+        if hand.breaker.failed(now) {
+            warn!(to = self.courier.target().name(), reason, "the target fails; asking it less often");
+            hand.settled.notes.push(Note::Troubled(reason.into()));
+        } else if hand.is_noted(false, now) {
+            hand.settled.notes.push(Note::Refused(reason.into()));
         }
-        self.store.outbox().settle(self.target.name(), delivered, failed).await?;
-        debug!(to = self.target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");
-        delivered.clear();
-        failed.clear();
+    }
+
+    /// Puts a delivery off, or gives it up when it has been tried for long enough.
+    fn failed(&self, claimed: &Claimed, reason: String, rest: Option<Rest>) -> Failed {
+        let Event { id: event, order_id: order, .. } = &claimed.event;
+        let (target, attempt) = (self.courier.target().name(), claimed.attempt);
+        let over = if self.outbox.knows_targets() {
+            claimed.failing_for.unwrap_or_default() >= self.retry.length()
+        } else {
+            attempt >= self.retry.attempts
+        };
+        if over && attempt >= self.retry.attempts.min(FEWEST) {
+            error!(
+                to = target, %event, %order, attempts = attempt, reason,
+                "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
+            );
+            return claimed.failed(reason, None);
+        }
+        let pause = self.retry.pause_after(attempt).unwrap_or_else(|| self.retry.max.get());
+        let pause = pause.max(rest.map_or(Duration::ZERO, |rest| rest.event));
+        debug!(to = target, %event, %order, attempt, retry_in_s = pause.as_secs_f64(), reason, "delivery failed; will retry");
+        claimed.failed(reason, Some(pause))
+    }
+
+    /// Reads what others know of the target: that it is gone, that it rests, that somebody has resumed it.
+    async fn observe(&self, hand: &mut Hand) -> Result<(), StoreError> {
+        let now = Instant::now();
+        let target = self.courier.target().name();
+        if hand.observed.is_none() {
+            self.outbox.introduce(target).await?;
+        }
+        let state = self.outbox.target_states(Some(target)).await?.pop();
+        let first = hand.observed.replace(now).is_none();
+        let Some(state) = state else { return Ok(()) };
+        if state.state == State::Gone {
+            if hand.breaker.gone() {
+                say_gone(target, &state.last_error.unwrap_or_default());
+            }
+        } else if hand.breaker.is_gone() || (state.state == State::Ok && hand.breaker.is_resting(now)) {
+            hand.breaker.back();
+            info!(to = target, "the target is asked again: somebody resumed it");
+        }
+        if let Some(rest) = state.rests_for.filter(|_| state.state == State::Resting) {
+            let is_news = hand.breaker.rest(now, rest);
+            hand.rested = true;
+            if is_news && first {
+                let until = state.resting_until.map(rfc3339);
+                warn!(to = target, until, "the target wanted to be left alone for a while; then it is asked with a few events");
+            }
+        }
         Ok(())
     }
 
-    /// How long to wait after so many attempts; `None` when that was the last, if attempts count.
-    fn pause_after(&self, attempts: u32, rest: Option<Duration>, counts: bool) -> Option<Duration> {
-        let pause = self.retry.pause_after(attempts).or_else(|| (!counts).then(|| self.retry.max.get()));
-        pause.map(|pause| pause.max(rest.unwrap_or_default()))
-    }
-
-    /// Counts a failure for a piece of what was due then.
-    async fn share_failure(&self, hand: &mut Hand) -> Result<(), StoreError> {
-        let now = Instant::now();
-        let Some(Common { at, reason, rest, counts, next }) = hand.common.as_mut().filter(|common| common.next <= now) else {
-            return Ok(());
-        };
-        *next = now + PACE;
-        let pause_after = |attempts| self.pause_after(attempts, *rest, *counts);
-        let shared = self.store.outbox().share_failure(self.target.name(), reason, at.elapsed(), &pause_after, PIECE).await?;
-        if shared.dead > 0 {
-            error!(
-                to = self.target.name(),
-                events = shared.dead,
-                reason,
-                "events can't be delivered and are dead letters; mend the cause, then run `order-closer dead-letters retry` with their ids"
-            );
-        }
-        if shared.failed < u64::from(PIECE) {
-            hand.common = None;
+    /// Makes due, piece by piece, what was put off while the target took nothing.
+    async fn bring_forward(&self, hand: &mut Hand) -> Result<(), StoreError> {
+        let Some(since) = hand.forward else { return Ok(()) };
+        let brought = self.outbox.bring_forward(self.courier.target().name(), since.elapsed(), self.retry.max.get(), PIECE).await?;
+        hand.look_again = Instant::now();
+        hand.more = true;
+        if brought < u64::from(PIECE) {
+            hand.forward = None;
         }
         Ok(())
     }
 
     fn report(&self, worked: Result<(), StoreError>, away: &mut bool) {
+        let to = self.courier.target().name();
         match worked {
-            Ok(()) if std::mem::take(away) => info!(to = self.target.name(), "relaying again"),
+            Ok(()) if std::mem::take(away) => info!(to, "relaying again"),
             Ok(()) => {}
-            Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) => {
-                debug!(to = self.target.name(), reason, "the outbox is busy; trying again");
-            }
+            Err(StoreError::Conflict(reason) | StoreError::Locked(reason)) => debug!(to, reason, "the outbox is busy; trying again"),
             Err(error) => {
                 if !std::mem::replace(away, true) {
-                    warn!(to = self.target.name(), %error, "the outbox can't be used; trying again");
+                    warn!(to, %error, "the outbox can't be used; trying again");
                 }
             }
         }
     }
 
-    /// Lets deliveries in flight end, and waits for the stop, if it was the target that ended it.
+    /// Lets deliveries in flight end.
     async fn end(self, mut hand: Hand) {
         let landing = async {
             while let Some(landed) = hand.flying.next().await {
@@ -247,11 +415,23 @@ impl Relay {
         };
         // What is cut off is due again when its claim has run out.
         tokio::time::timeout(self.grace, landing).await.ok();
-        if let Err(error) = self.note(&mut hand).await {
-            warn!(to = self.target.name(), %error, "deliveries could not be noted; they will be repeated");
+        if let Err(error) = self.exchange(Vec::new(), &mut hand).await {
+            warn!(to = self.courier.target().name(), %error, "deliveries could not be noted; they will be repeated");
         }
-        self.stop.cancelled().await;
     }
+}
+
+fn say_gone(target: &str, reason: &str) {
+    error!(
+        to = target,
+        reason, "the target wants no more events; they wait until somebody runs `order-closer targets resume` with its name"
+    );
+}
+
+/// The host's clock, for people: in microseconds since 1970 UTC.
+fn unix_micros() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Waits for something to be closed, or for the next look.

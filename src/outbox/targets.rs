@@ -5,7 +5,7 @@ mod signature;
 mod stream;
 mod webhook;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
@@ -14,7 +14,8 @@ pub use signature::signatures;
 pub use stream::Entries;
 pub use webhook::Endpoint;
 
-use crate::{config::Config, outbox::Event};
+use super::{Courier, Event};
+use crate::config::Config;
 
 /// What came of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,8 +26,8 @@ pub enum Answer {
     Failed {
         /// Why.
         reason: String,
-        /// For how long the target wants to be left alone, if it said so.
-        rest: Option<Duration>,
+        /// For how long it wants to be left alone, if it said so.
+        rest: Option<Rest>,
     },
     /// The target was not there to take it: it is tried again, however often that has been.
     Away {
@@ -38,6 +39,15 @@ pub enum Answer {
         /// What it said.
         reason: String,
     },
+}
+
+/// What a target's wish to be left alone means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rest {
+    /// For the event that was sent.
+    pub event: Duration,
+    /// For all others: what one event was answered with must not put them off for long.
+    pub target: Duration,
 }
 
 impl Answer {
@@ -67,14 +77,13 @@ pub trait Target: fmt::Debug + Send + Sync {
 ///
 /// # Errors
 /// Says which file of which target can't be used.
-pub fn targets(config: &Config) -> Result<Vec<Arc<dyn Target>>, String> {
-    let mut targets: Vec<Arc<dyn Target>> = Vec::new();
+pub fn couriers(config: &Config) -> Result<Vec<Courier>, String> {
+    let mut couriers = Vec::new();
     for webhook in &config.events.webhooks {
-        targets.push(Arc::new(Endpoint::new(webhook)?));
+        couriers.push(Courier::of(|| Endpoint::new(webhook, &config.events.source))?);
     }
     if let Some(stream) = &config.events.stream {
-        let entries = Entries::new(&config.redis, stream).map_err(|error| error.to_string())?;
-        targets.push(Arc::new(entries));
+        couriers.push(Courier::of(|| Entries::new(&config.redis, stream, &config.events.source))?);
     }
-    Ok(targets)
+    Ok(couriers)
 }

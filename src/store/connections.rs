@@ -62,6 +62,8 @@ pub(super) struct Connections<D: Dialect> {
     reading: Pool<D::Driver>,
     /// The one session that writes, where a second would only be in its way, and for how long it is used.
     writer: Option<(Shared<D>, Duration)>,
+    /// What a connection of [`Self::reading`] runs first.
+    set_up: String,
     timeout: Duration,
     reading_timeout: Duration,
     acquire: Duration,
@@ -84,26 +86,32 @@ impl<D: Dialect> Connections<D> {
         let made = Arc::new(AtomicU64::new(0));
         let pool = |size: usize, set_up: String, count: bool| {
             let made = Arc::clone(&made);
-            PoolOptions::new()
-                .max_connections(u32::try_from(size).unwrap_or(u32::MAX))
-                .acquire_timeout(acquire)
-                .idle_timeout(idle.unwrap_or(Duration::from_mins(10)))
-                .max_lifetime(one_writer_for.unwrap_or(Duration::from_mins(30)))
-                .after_connect(move |connection, _| {
-                    made.fetch_add(u64::from(count), Ordering::Relaxed);
-                    let set_up = sql(set_up.clone());
-                    Box::pin(async move { D::Driver::script(connection, set_up).await.map(drop) })
-                })
+            pool_options::<D>(size, set_up, acquire, move || {
+                made.fetch_add(u64::from(count), Ordering::Relaxed);
+            })
+            .idle_timeout(idle.unwrap_or(Duration::from_mins(10)))
+            .max_lifetime(one_writer_for.unwrap_or(Duration::from_mins(30)))
         };
         // Two more for orders that are tried alone, four for what takes long, and two for orders that somebody asks for.
         let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 8 };
         let closing = pool(workers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
-        // The sweep, the look-ahead, whoever asks, whoever counts, and each target of events.
-        let readers = pool(4 + settings.events.targets().count(), reading, false);
+        // The sweep, the look-ahead, the pruner, whoever asks, and whoever counts.
+        let readers = pool(5, reading.clone(), false);
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
-        Self { closing, reading: readers, writer, timeout, reading_timeout, acquire, made, refused: Arc::default() }
+        Self { closing, reading: readers, writer, set_up: reading, timeout, reading_timeout, acquire, made, refused: Arc::default() }
+    }
+
+    /// Further connections, which nobody else uses.
+    pub(super) fn apart(self: &Arc<Self>, size: usize) -> Apart<D> {
+        let options = (*self.reading.connect_options()).clone();
+        let pool = pool_options::<D>(size, self.set_up.clone(), self.acquire, || {});
+        let pool = match &self.writer {
+            Some((_, kept)) => pool.max_lifetime(*kept).test_before_acquire(false),
+            None => pool,
+        };
+        Apart { store: Arc::clone(self), pool: pool.connect_lazy_with(options) }
     }
 
     /// Takes a connection from a pool, or says why none can be made.
@@ -187,6 +195,20 @@ impl<D: Dialect> Connections<D> {
         Ok(session)
     }
 
+    /// A transaction on our own tables. Where there is one writer it takes its turn with all others: whoever wrote beside it
+    /// would only be in its way.
+    async fn begin_own(&self, pool: &Pool<D::Driver>) -> Result<Box<dyn Work>, StoreError> {
+        let session = match self.writer {
+            Some(_) => self.begin(Limits::BRIEF).await?,
+            None => {
+                let mut session = self.session(pool, self.timeout).await?;
+                session.begin(D::BEGIN.into_sql_str()).await?;
+                session
+            }
+        };
+        Ok(Box::new(Open(session)))
+    }
+
     /// Makes one connection, outside of the pools, and proves it writable.
     pub(super) async fn reach(&self) -> Result<(), StoreError> {
         let attempt = async {
@@ -217,6 +239,34 @@ impl<D: Dialect> Connections<D> {
     }
 }
 
+/// Connections to the same database, beside those of the store.
+pub(super) struct Apart<D: Dialect> {
+    store: Arc<Connections<D>>,
+    pool: Pool<D::Driver>,
+}
+
+impl<D: Dialect> fmt::Debug for Apart<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Apart").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+/// A pool whose connections run `set_up` first, and tell when they are made.
+fn pool_options<D: Dialect>(
+    size: usize,
+    set_up: String,
+    acquire: Duration,
+    made: impl Fn() + Send + Sync + 'static,
+) -> PoolOptions<D::Driver> {
+    PoolOptions::new().max_connections(u32::try_from(size).unwrap_or(u32::MAX)).acquire_timeout(acquire).after_connect(
+        move |connection, _| {
+            made();
+            let set_up = sql(set_up.clone());
+            Box::pin(async move { D::Driver::script(connection, set_up).await.map(drop) })
+        },
+    )
+}
+
 fn no_answer(within: Duration) -> String {
     format!("no answer within {}", humantime::format_duration(within))
 }
@@ -228,14 +278,17 @@ impl<D: Dialect> Backend for Arc<Connections<D>> {
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        let session = match self.writer {
-            Some(_) => Connections::begin(self, Limits::BRIEF).await?,
-            None => {
-                let mut session = Connections::read(self).await?;
-                session.begin(D::BEGIN.into_sql_str()).await?;
-                session
-            }
-        };
-        Ok(Box::new(Open(session)))
+        self.begin_own(&self.reading).await
+    }
+}
+
+#[async_trait]
+impl<D: Dialect> Backend for Apart<D> {
+    async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
+        Ok(Box::new(self.store.session(&self.pool, self.store.timeout).await?))
+    }
+
+    async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
+        self.store.begin_own(&self.pool).await
     }
 }

@@ -79,6 +79,7 @@ impl<C: Column> Mapped<C> {
                 .collect::<Result<_, OpenError>>()?,
             names: columns.iter().map(|column| column.name().to_owned()).collect(),
         };
+        rule.traceparent.iter().try_for_each(|column| find("events.traceparent", column).map(drop))?;
         rule.set.keys().try_for_each(|column| find("orders.set", column).map(drop))?;
         Ok(mapped)
     }

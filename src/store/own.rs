@@ -37,6 +37,13 @@ const WITH_ORDERS_TABLE: i64 = 2;
 /// The version from which on they hold facts.
 const WITH_FACTS: i64 = 3;
 
+/// The version from which on they hold pauses.
+pub(crate) const WITH_PAUSES: i64 = 4;
+/// The version from which on events have traces.
+const WITH_TRACES: i64 = 4;
+/// The version from which on they hold the states of targets, and since when a delivery has been failing.
+const WITH_TARGETS: i64 = 4;
+
 /// Where connections for our own tables come from.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
@@ -96,7 +103,7 @@ impl OwnTables {
 
     /// Who records events, if that is wanted and possible.
     pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
-        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings)))
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings, self.version >= WITH_TRACES)))
     }
 }
 
@@ -116,7 +123,7 @@ pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
     Ok(newest.map_or(Ok(None), |mut fields| fields.optional_integer())?.unwrap_or(0))
 }
 
-/// Our own tables. What can be done with them stands in [`crate::outbox`].
+/// Our own tables. What can be done with them stands in the room `outbox`.
 #[derive(Debug)]
 pub struct Outbox {
     pub(crate) backend: Box<dyn Backend>,
@@ -129,10 +136,20 @@ impl Outbox {
         Self { backend: Box::new(backend), words: tables.words.clone(), version: tables.version }
     }
 
+    /// The same tables, over other connections.
+    pub(super) fn over(&self, backend: impl Backend + 'static) -> Self {
+        Self { backend: Box::new(backend), words: self.words.clone(), version: self.version }
+    }
+
     /// The version of the tables when the store was opened; 0 when there were none.
     #[must_use]
     pub fn version(&self) -> i64 {
         self.version
+    }
+
+    /// The trace of an event of a table called e, as its tables have it.
+    pub(crate) fn traceparent(&self) -> &'static str {
+        if self.version >= WITH_TRACES { "e.traceparent" } else { "NULL" }
     }
 
     /// What is wrong with the tables that are not ready, and what makes them so.
@@ -152,6 +169,11 @@ impl Outbox {
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         (1..VERSION).contains(&self.version)
+    }
+
+    /// Whether they have room for the states of targets, and for since when a delivery has been failing.
+    pub(crate) fn knows_targets(&self) -> bool {
+        self.version >= WITH_TARGETS
     }
 
     /// Whether the tables were there when the store was opened, with all that events and dead letters need.

@@ -36,7 +36,7 @@ pub(super) struct ById<L> {
     /// In: ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
     /// the filter asks.
     pub(super) count_closed: L,
-    /// In: ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered, likewise.
+    /// In: ids, of closed orders. Out: id, what events carry, and their trace. Locks nothing. Not filtered, likewise.
     pub(super) included: Option<L>,
 }
 
@@ -162,7 +162,12 @@ impl<L> ById<L> {
         let within_once = if fragments.id_is_unique_with_deadline { &found } else { &format!("FROM {orders}{hint} WHERE {listed}") };
         let repeated = (fragments.locking.is_some() && !fragments.id_is_unique)
             .then(|| format!("SELECT MIN({id_text}) {within_once}{filter} GROUP BY {id_bytes} HAVING count(*) > 1"));
-        let included = fragments.included.as_ref().map(|object| format!("SELECT {id_text}, {object} {found} AND {is_closed}"));
+        let carried = [&fragments.included, &fragments.traceparent];
+        let included = carried.iter().any(|part| part.is_some()).then(|| {
+            let [object, traceparent] = carried.map(Option::as_deref);
+            let (object, traceparent) = (object.unwrap_or("'{}'"), traceparent.unwrap_or("NULL"));
+            format!("SELECT {id_text}, {object}, {traceparent} {found} AND {is_closed}")
+        });
         Ok(Self {
             lock: list(lock)?,
             peek: list(look)?,

@@ -24,7 +24,7 @@ use crate::{
         halt::Halt,
         own::{OwnTables, Recorder},
         paging::Paging,
-        payload,
+        payload::Carried,
         session::Session,
         statements::{ById, Statements},
         zone::ServersZone,
@@ -279,6 +279,10 @@ impl<D: Dialect> Store for Table<D> {
         &self.outbox
     }
 
+    fn outbox_apart(&self, connections: usize) -> Outbox {
+        self.outbox.over(self.connections.apart(connections))
+    }
+
     async fn close(&self) {
         self.connections.close().await;
     }
@@ -355,12 +359,12 @@ async fn fetch<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &
 }
 
 /// The id and the payload of an order.
-fn payload<D: Dialect>(row: &DriverRow<D>) -> Result<(OrderId, String)> {
+fn payload<D: Dialect>(row: &DriverRow<D>) -> Result<(OrderId, Carried)> {
     let mut columns = Columns::<D::Driver>::of(row);
     let id = OrderId::from_database(&columns.text().map_err(sorted::<D>)?);
-    let object = columns.bytes().map_err(sorted::<D>)?;
-    let payload = payload::of(&id, object);
-    Ok((id, payload))
+    let (object, traceparent) = (columns.bytes().map_err(sorted::<D>)?, columns.bytes().map_err(sorted::<D>)?);
+    let carried = Carried::of(&id, object, traceparent.as_deref());
+    Ok((id, carried))
 }
 
 struct Open<D: Dialect> {
@@ -374,7 +378,7 @@ struct Open<D: Dialect> {
 impl<D: Dialect> Open<D> {
     /// What events carry of these orders, by a statement on them. Where the server can't render it, each order is asked for by
     /// itself, and only those go without for which that fails.
-    async fn payloads(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<Vec<(OrderId, String)>> {
+    async fn payloads(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<Vec<(OrderId, Carried)>> {
         match self.try_payloads(statement, ids).await {
             Err(StoreError::Rejected(_)) if self.payload_can_fail() => {}
             answered => return answered,
@@ -383,7 +387,7 @@ impl<D: Dialect> Open<D> {
         for id in ids {
             match self.try_payloads(statement, std::slice::from_ref(id)).await {
                 Ok(mut found) => payloads.append(&mut found),
-                Err(StoreError::Rejected(reason)) => payloads.push((id.clone(), payload::nothing(id, &reason))),
+                Err(StoreError::Rejected(reason)) => payloads.push((id.clone(), Carried::nothing(id, &reason))),
                 Err(error) => return Err(error),
             }
         }
@@ -396,7 +400,7 @@ impl<D: Dialect> Open<D> {
     }
 
     /// Behind a savepoint where one has failed before: it costs a round trip, and few columns ever need it.
-    async fn try_payloads(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<Vec<(OrderId, String)>> {
+    async fn try_payloads(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<Vec<(OrderId, Carried)>> {
         let saved = D::FAILS_WHOLE && self.payload_can_fail();
         if saved {
             self.session.execute("SAVEPOINT order_closer_payload".into_sql_str()).await?;
@@ -527,7 +531,7 @@ impl<D: Dialect> Transaction for Open<D> {
         self.schema.recorder.is_some()
     }
 
-    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>> {
         let schema = Arc::clone(&self.schema);
         let Statements { recent, all, .. } = &schema.statements;
         let mut data = HashMap::with_capacity(ids.len());

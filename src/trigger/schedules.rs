@@ -179,6 +179,10 @@ impl Store for Table {
         unimplemented!()
     }
 
+    fn outbox_apart(&self, _: usize) -> Outbox {
+        unimplemented!()
+    }
+
     async fn close(&self) {}
 }
 

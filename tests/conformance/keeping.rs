@@ -15,7 +15,7 @@ use super::{
 };
 
 pub(super) fn pruner(store: &Arc<dyn Store>) -> Pruner {
-    Pruner { store: Arc::clone(store), keep: Duration::from_hours(1), stop: CancellationToken::new() }
+    Pruner::new(Arc::clone(store), Duration::from_hours(1), CancellationToken::new())
 }
 
 /// The numbers 1 to `last` as a table `n(n)`.

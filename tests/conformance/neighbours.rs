@@ -7,12 +7,13 @@ use order_closer::{
     outbox::{Address, DeadOrder},
     store::Store,
 };
+use uuid::Uuid;
 
 use super::{
     Database, ids,
     keeping::pruner,
     open,
-    outbox::{LONG, claim, claimed_orders, close, events, migrated, orders, with_events},
+    outbox::{LONG, claim, claimed_orders, close, dead_letters, events, migrated, orders, settle, with_events},
     overdue, overdue_orders, plain_orders, time_type,
 };
 
@@ -40,8 +41,8 @@ pub async fn dead_letters_are_their_own_tables(database: Database) {
     assert_eq!(overdue(&*shop).await, ["7", "8"], "a ticket that was paid is no order");
     assert_eq!(tickets.outbox().dead_orders(None, 10).await, Ok(ids(&*shop, &["7"])));
     let named = Address { order: ids(&*shop, &["6"]).remove(0), event: None };
-    assert_eq!((tickets.outbox().discard(&named).await, tickets.outbox().revive(&named).await), (Ok(false), Ok(false)));
-    assert_eq!(tickets.outbox().revive_all().await, Ok(1));
+    assert_eq!((tickets.outbox().discard(&named).await, tickets.outbox().revive(&named, None).await), (Ok(false), Ok(false)));
+    assert_eq!(tickets.outbox().revive_some_orders(10).await, Ok(1));
     assert_eq!(overdue(&*shop).await, ["7", "8"]);
 }
 
@@ -60,15 +61,16 @@ pub async fn events_are_their_own_tables(database: Database) {
     let claimed = claim(&*tickets, "one", LONG, 10).await;
     assert_eq!(claimed_orders(&claimed), ["6", "7", "8"], "to the same target, but not of the same table");
     let failed = [claimed[0].failed("no", None)];
-    tickets.outbox().settle("one", &[claimed[1].event.id], &failed).await.expect("claims can be settled");
-    assert_eq!(shop.outbox().dead_letters().await, Ok(vec![]));
-    assert_eq!(shop.outbox().revive_all().await, Ok(0));
+    settle(tickets.outbox(), "one", &[claimed[1].event.id], &failed).await;
+    assert_eq!(dead_letters(&*shop).await, []);
+    assert_eq!(shop.outbox().revive_some_events("one", 10).await, Ok(0));
     let event = Address { order: ids(&*shop, &["6"]).remove(0), event: Some(claimed[0].event.id) };
-    assert_eq!((shop.outbox().revive(&event).await, shop.outbox().discard(&event).await), (Ok(false), Ok(false)));
+    assert_eq!((shop.outbox().revive(&event, None).await, shop.outbox().discard(&event).await), (Ok(false), Ok(false)));
     assert_eq!(claimed_orders(&claim(&*shop, "one", LONG, 10).await), ["5", "6"]);
 
     let delivered = [claimed[1].event.id];
-    tickets.outbox().settle("two", &delivered, &[]).await.expect("claims can be settled");
-    assert_eq!(shop.outbox().prune(Duration::ZERO, None, 10).await, Ok(vec![]));
-    assert_eq!(tickets.outbox().prune(Duration::ZERO, None, 10).await, Ok(delivered.to_vec()));
+    settle(tickets.outbox(), "two", &delivered, &[]).await;
+    for (store, pruned) in [(&shop, &[][..]), (&tickets, &delivered)] {
+        assert_eq!(store.outbox().prune(Duration::ZERO, Uuid::nil(), 10).await.expect("events can be pruned").events, pruned);
+    }
 }

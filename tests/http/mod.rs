@@ -57,6 +57,13 @@ impl Asked {
         (status, serde_json::from_str(&response.text().await.expect("a text")).expect("JSON"))
     }
 
+    async fn post(&self, path: &str, body: &str) -> (StatusCode, Value) {
+        let request = self.client.post(format!("http://{}{path}", self.address)).bearer_auth(TOKEN).body(body.to_owned());
+        let response = request.send().await.expect("an answer");
+        let status = response.status();
+        (status, serde_json::from_str(&response.text().await.expect("a text")).expect("JSON"))
+    }
+
     async fn get(&self, path: &str) -> (StatusCode, String) {
         let response = self.ask(Method::GET, path, None).await;
         (response.status(), response.text().await.expect("a text"))

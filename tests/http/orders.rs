@@ -1,7 +1,7 @@
 use reqwest::{Method, StatusCode};
 
 use super::Asked;
-use crate::support::{Kind, Redis, Shop, wait};
+use crate::support::{Kind, Redis, Shop, daemon::order_closer, wait};
 
 #[tokio::test]
 async fn an_order_is_shown_as_its_row_has_it() {
@@ -64,4 +64,28 @@ async fn a_disputed_order_is_not_closed() {
     .await;
     asked.daemon.stop().await;
     assert_eq!(shop.closed().await, 0);
+}
+
+#[tokio::test]
+async fn closing_is_paused_and_resumed() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let asked = Asked::with(settings).await;
+    for (body, status) in [("", 400), ("{}", 400), (r#"{"reason": "x", "for": "soon"}"#, 400), (r#"{"reason": "x", "rule": "y"}"#, 404)] {
+        assert_eq!(asked.post("/pause", body).await.0.as_u16(), status, "{body}");
+    }
+    let (status, paused) = asked.post("/pause", r#"{"reason": "the provider is down", "for": "1h"}"#).await;
+    assert_eq!((status, paused["paused"].as_bool(), paused["who"].as_str()), (StatusCode::OK, Some(true), Some("http")), "{paused}");
+    asked.until_sample(r#"order_closer_paused{rule="orders"}"#, |value| value == 1.0).await;
+    shop.orders_due_in(1..=5, -1_000).await;
+    let (status, answer) = asked.json(Method::POST, "/orders/1/close").await;
+    assert_eq!((status, answer["outcome"].as_str()), (StatusCode::SERVICE_UNAVAILABLE, Some("paused")));
+    asked.until_sample(r#"order_closer_overdue_orders{rule="orders",state="paused"}"#, |value| value == 5.0).await;
+    let (status, resumed) = asked.post("/resume", "").await;
+    assert_eq!((status, resumed["paused"].as_bool()), (StatusCode::OK, Some(false)));
+    shop.until_all_settled().await;
+    asked.daemon.stop().await;
+    shop.assert_outcome().await;
 }

@@ -21,12 +21,16 @@ mod faults;
 mod flood;
 /// Rows that another transaction holds, and the orders that need none of them.
 mod held;
+/// Events that no receiver takes, and all the others.
+mod isolated;
 /// Rows that a payment in progress has locked.
 mod locks;
 /// A database far away, or out of reach while connections stay open.
 mod network;
 /// What has been overdue for years.
 mod old_orders;
+/// Nothing closes for a while, because somebody has said so.
+mod pauses;
 /// Several instances that share the work.
 mod peers;
 /// Orders that their database refuses to close.

@@ -50,7 +50,7 @@ async fn each_closure_is_appended() {
     assert_eq!(entries.len(), 500, "nothing failed, so once each");
     for entry in entries {
         let names: Vec<&str> = entry.keys().map(String::as_str).collect();
-        assert_eq!(names, ["closed_at", "deadline", "id", "instance", "lateness_ms", "order", "order_id", "trigger"]);
+        assert_eq!(names, ["closed_at", "deadline", "id", "instance", "lateness_ms", "order", "order_id", "source", "trigger"]);
         assert_eq!(entry["order"].replace(' ', ""), "{\"status\":4}");
         assert!(entry["closed_at"].ends_with('Z') && entry["closed_at"] >= entry["deadline"], "{entry:?}");
         assert!(entry["lateness_ms"].parse::<f64>().is_ok_and(|lateness| lateness >= 0.0), "{entry:?}");
@@ -75,11 +75,12 @@ async fn a_stream_is_kept_short() {
 async fn redis_away_while_orders_close() {
     let mut redis = Redis::start();
     let (shop, settings) = shop_with(Kind::Postgres, &redis, 100_000).await;
-    let daemon = listening(&settings).await;
+    let daemon = listening(&settings.set("events.retry.attempts", 3)).await;
     redis.kill();
     shop.orders_due_in(1..=300, 500).await;
     shop.until_all_settled().await;
     daemon.until_logged("the target fails; asking it less often").await;
+    assert_eq!(shop.database.number("SELECT count(*) FROM order_closer_deliveries WHERE due_at IS NULL").await, 0);
     redis.start_again(Keep::Nothing);
     until_delivered(&shop).await;
     daemon.stop().await;

@@ -17,6 +17,7 @@ use crate::support::{
 
 on_each_database! {
     each_closure_is_told
+    an_event_goes_on_with_its_trace
     a_receiver_that_fails_in_every_way
     an_endpoint_that_asks_for_a_rest
     killed_between_commit_and_delivery
@@ -89,6 +90,47 @@ async fn each_closure_is_told(kind: Kind) {
     assert!(!daemon.lines().join("\n").contains("whsec_"));
 }
 
+/// The order service has stored a trace with the order. What is no trace never keeps an order open.
+async fn an_event_goes_on_with_its_trace(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "")).await;
+    let settings = settings.set("events.source", "https://shop.example/de").set("events.traceparent", "trace");
+    let settings = settings.add("[events.stream]\nkey = 'closed'");
+    let valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    shop.database.execute("ALTER TABLE orders ADD COLUMN trace varchar(300) NULL").await;
+    shop.orders_due_in(1..=4, -1_000).await;
+    let wrong = [valid.to_uppercase(), valid.replace('b', "0").replace('7', "g"), "x".repeat(300)];
+    for (order, trace) in [valid.to_owned()].iter().chain(&wrong).enumerate() {
+        shop.database.execute(&format!("UPDATE orders SET trace = '{trace}' WHERE order_no = {}", order + 1)).await;
+    }
+    shop.orders_due_in(5..=5, -1_000).await;
+    let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    let received = receiver.received();
+    assert_eq!(received.len(), 5);
+    for one in &received {
+        let traceparent = (one.order() == 1).then_some(valid);
+        assert_eq!(one.headers.get("traceparent").and_then(|value| value.to_str().ok()), traceparent, "of order {}", one.order());
+        let event = one.json();
+        assert_eq!(event.get("traceparent"), traceparent.map(|trace| json!(trace)).as_ref(), "of order {}", one.order());
+        assert_eq!(event["source"], "https://shop.example/de");
+    }
+    let entries = redis.command(&["XRANGE", "closed", "-", "+"]);
+    let entries: Vec<Vec<String>> =
+        entries.array().iter().map(|entry| entry.array()[1].array().iter().map(|field| field.text()).collect()).collect();
+    for entry in &entries {
+        let field = |name: &str| entry.chunks(2).find(|pair| pair[0] == name).map(|pair| pair[1].clone());
+        let is_first = field("order_id").as_deref() == Some("1");
+        assert_eq!(field("traceparent").as_deref(), is_first.then_some(valid), "{entry:?}");
+        assert_eq!(field("source").as_deref(), Some("https://shop.example/de"));
+    }
+    assert_eq!(entries.len(), 5);
+    let listed = order_closer(&settings, &["events", "--order", "1", "--json"]).await.expect_code(0);
+    assert!(listed.stdout.contains(valid), "{listed:?}");
+}
+
 async fn a_receiver_that_fails_in_every_way(kind: Kind) {
     let (redis, receiver) = (Redis::start(), Receiver::start().await);
     let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "timeout = '1s'")).await;
@@ -108,6 +150,7 @@ async fn a_receiver_that_fails_in_every_way(kind: Kind) {
     receiver.next([Behaviour::Long]);
     shop.orders_due_in(1..=20, -1_000).await;
     let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
@@ -126,6 +169,7 @@ async fn an_endpoint_that_asks_for_a_rest(kind: Kind) {
     receiver.next([Behaviour::Later("3".into())].into_iter().chain(vec![slow; 20]).chain([Behaviour::LaterThan(4)]));
     shop.orders_due_in(1..=100, -1_000).await;
     let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
@@ -220,8 +264,9 @@ async fn a_receiver_that_is_away_for_longer_than_the_daemon_lives() {
     assert_told(&shop, &receiver).await;
 }
 
+/// 410, once: no daemon asks again, nor after a restart, until somebody says so.
 #[tokio::test]
-async fn an_endpoint_that_is_gone_stops_alone_until_the_restart() {
+async fn an_endpoint_that_is_gone_stops_alone_until_it_is_resumed() {
     let (redis, gone, other) = (Redis::start(), Receiver::start().await, Receiver::start().await);
     let both = gone.webhook("gone", "") + &other.one_more_webhook("other");
     let (shop, settings) = shop_with(Kind::Postgres, &redis, &both).await;
@@ -233,11 +278,24 @@ async fn an_endpoint_that_is_gone_stops_alone_until_the_restart() {
     let asked = gone.received().len();
     shop.orders_due_in(2..=40, -1_000).await;
     wait::until_eq("the number of events that the other has", 40, async || other.taken().len()).await;
+    let beside = listening(&settings).await;
+    beside.until_logged("the target wants no more events").await;
     daemon.stop().await;
-    assert_eq!(gone.received().len(), asked, "it is not asked again");
+    beside.stop().await;
     assert_eq!(daemon.logged("\"ERROR\""), 1);
     gone.usually(Behaviour::Status(204));
     let daemon = listening(&settings).await;
+    daemon.until_logged("the target wants no more events").await;
+    let check = order_closer(&settings, &["check"]).await.expect_code(78).stdout;
+    assert!(check.contains("gone wants no more events") && check.contains("order-closer targets resume gone"), "{check}");
+    let listed = order_closer(&settings, &["targets", "--json"]).await.expect_code(0).stdout;
+    let listed: Vec<serde_json::Value> = listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&listed[0]["name"], &listed[0]["state"], &listed[0]["waiting"]), (&json!("gone"), &json!("gone"), &json!(40)));
+    assert_eq!((&listed[1]["name"], &listed[1]["state"], &listed[1]["waiting"]), (&json!("other"), &json!("ok"), &json!(0)));
+    assert!(listed[1]["last_success"].is_string(), "{listed:?}");
+    assert_eq!(gone.received().len(), asked, "it is not asked again");
+    order_closer(&settings, &["targets", "resume", "nobody"]).await.expect_code(64);
+    order_closer(&settings, &["targets", "resume", "gone"]).await.expect_code(0);
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &gone).await;
@@ -279,6 +337,7 @@ async fn only_a_certificate_that_is_trusted_will_do() {
     let (shop, settings) = shop_with(Kind::Sqlite, &redis, &receiver.webhook("a", &trusting)).await;
     shop.order(1, -1_000).await;
     let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
     until_delivered(&shop).await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;

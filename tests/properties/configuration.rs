@@ -124,6 +124,8 @@ fn a_senseless_value_is_an_error() {
         ("sweep.ahead", &["", "2"]),
         ("shutdown.timeout", &["0s", "10"]),
         ("log.format", &["", "xml", "JSON"]),
+        ("events.source", &["", "a b", "https://u:p@h/", "https://h/?token=1", "ü", "%zz", "100%", "a\"b", "http://[::1/", "a\nb"]),
+        ("events.traceparent", &["", "a.b", "a;b"]),
         ("log.summary", &["0s"]),
     ];
     for (key, values) in cases {

@@ -2,8 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    io::{Read, Write},
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -105,6 +109,8 @@ struct Shared {
     received: Vec<Received>,
     /// For the next requests, one after the other.
     next: VecDeque<Behaviour>,
+    /// For all others, by the number of the order.
+    by_order: fn(i64) -> Option<Behaviour>,
     /// For all others.
     usual: Behaviour,
     in_hand: BTreeSet<String>,
@@ -165,6 +171,7 @@ impl Receiver {
         let shared = Shared {
             received: Vec::new(),
             next: VecDeque::new(),
+            by_order: |_| None,
             usual: Behaviour::Status(200),
             in_hand: BTreeSet::new(),
             parallel: BTreeSet::new(),
@@ -200,6 +207,11 @@ impl Receiver {
         self.lock().usual = behaviour;
     }
 
+    /// What it does from now on with the events of some orders.
+    pub fn by_order(&self, behaviour: fn(i64) -> Option<Behaviour>) {
+        self.lock().by_order = behaviour;
+    }
+
     /// What it does with the next requests, before it does as usual.
     pub fn next(&self, behaviours: impl IntoIterator<Item = Behaviour>) {
         self.lock().next.extend(behaviours);
@@ -227,9 +239,10 @@ impl Receiver {
     /// Writes down a request, and says what to do with it.
     fn note(&self, path: String, headers: HeaderMap, body: String) -> (String, Behaviour) {
         let mut shared = self.lock();
-        let answer = shared.next.pop_front().unwrap_or_else(|| shared.usual.clone());
-        let received = Received { at: Instant::now(), path, headers, body, answer: answer.clone() };
-        let id = received.id();
+        let mut received = Received { at: Instant::now(), path, headers, body, answer: shared.usual.clone() };
+        let of_order = (shared.by_order)(received.order());
+        received.answer = shared.next.pop_front().or(of_order).unwrap_or_else(|| shared.usual.clone());
+        let (id, answer) = (received.id(), received.answer.clone());
         shared.received.push(received);
         if !shared.in_hand.insert(id.clone()) {
             shared.parallel.insert(id.clone());
@@ -317,5 +330,48 @@ impl axum::serve::Listener for TlsListener {
 
     fn local_addr(&self) -> std::io::Result<Self::Addr> {
         self.listener.local_addr()
+    }
+}
+
+/// An endpoint that answers each request with `103 Early Hints` without end, as fast as it is read.
+#[derive(Debug)]
+pub struct Hinting {
+    url: String,
+    asked: Arc<AtomicU64>,
+}
+
+impl Hinting {
+    /// One on a free port, with threads of its own.
+    pub fn start() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::thread::spawn(move || hint(stream));
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// Its settings, to be appended to those of another webhook.
+    pub fn one_more_webhook(&self, name: &str, more: &str) -> String {
+        entry(name, &self.url, more)
+    }
+
+    /// The connections that were made to it.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+fn hint(mut stream: std::net::TcpStream) {
+    // The whole request is in the first packet, or near enough.
+    let mut request = [0; 16_384];
+    let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(500);
+    if stream.read(&mut request).is_ok() {
+        while stream.write_all(hints.as_bytes()).is_ok() {}
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::{
     cli::check::Finding,
-    config::{Config, Stream, Webhook},
-    outbox::{Backlog, Endpoint},
-    store::{Outbox, Store},
+    config::{Config, EventSource, Stream, Webhook},
+    order::rfc3339,
+    outbox::{Backlog, Endpoint, Pause, State, TargetState},
+    store::{Store, StoreError},
 };
 
 const TABLES: &str = "own tables";
@@ -33,8 +34,17 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     } else {
         Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))
     }];
-    match outbox.backlog().await {
-        Ok(backlog) => findings.extend(targets(config, outbox, &backlog)),
+    // Who may not read that may not read the rest either, which is said below.
+    for Pause { reason, who, .. } in outbox.pauses().await.unwrap_or_default().iter().filter(|pause| pause.rate.is_none()) {
+        let found = format!("closing is paused by {}: {}", who.escape_debug(), reason.escape_debug());
+        findings.push(Finding::warn("pause", found, "order-closer resume"));
+    }
+    let known = async { Ok::<_, StoreError>((outbox.backlog().await?, outbox.target_states(None).await?)) };
+    match known.await {
+        Ok((backlog, states)) => {
+            findings.extend(targets(config, &backlog));
+            findings.extend(states.iter().filter(|state| config.events.targets().any(|name| name == state.target)).filter_map(state));
+        }
         Err(error) => {
             findings.push(Finding::fail(TABLES, error.to_string(), "grant SELECT, INSERT, UPDATE and DELETE on the tables order_closer_*"));
         }
@@ -42,7 +52,30 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     findings
 }
 
-fn targets(config: &Config, outbox: &Outbox, backlog: &[Backlog]) -> Vec<Finding> {
+/// What keeps a target from being told.
+fn state(known: &TargetState) -> Option<Finding> {
+    const NAME: &str = "targets";
+    let TargetState { target, state, resting_until, failing_since, last_error, .. } = known;
+    let said = last_error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+    let time = |time: Option<i64>| time.map(rfc3339).unwrap_or_default();
+    match state {
+        State::Ok => None,
+        State::Troubled => {
+            let found = format!("{target} has been failing since {}{said}", time(*failing_since));
+            Some(Finding::warn(NAME, found, "mend it; what waits is told then"))
+        }
+        State::Resting => {
+            let found = format!("{target} wants to be left alone until {}{said}", time(*resting_until));
+            Some(Finding::warn(NAME, found, format!("wait, or order-closer targets resume {target}")))
+        }
+        State::Gone => {
+            let found = format!("{target} wants no more events, and is told nothing{said}");
+            Some(Finding::fail(NAME, found, format!("order-closer targets resume {target}, or remove it under [events]")))
+        }
+    }
+}
+
+fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
     let events = &config.events;
     let mut findings: Vec<Finding> = events.webhooks.iter().map(|webhook| self::webhook(webhook, backlog)).collect();
     if let Some(Stream { key, .. }) = &events.stream {
@@ -53,7 +86,7 @@ fn targets(config: &Config, outbox: &Outbox, backlog: &[Backlog]) -> Vec<Finding
         findings.push(Finding::warn(
             "targets",
             format!("{target} is not in the configuration{}", waiting(target, backlog)),
-            format!("put it back under [events], or give up what waits: {}", outbox.give_up(target)),
+            format!("put it back under [events], or give up what waits: order-closer targets drop {target}"),
         ));
     }
     findings
@@ -62,7 +95,7 @@ fn targets(config: &Config, outbox: &Outbox, backlog: &[Backlog]) -> Vec<Finding
 fn webhook(webhook: &Webhook, backlog: &[Backlog]) -> Finding {
     const NAME: &str = "webhook";
     let found = format!("{}: {}{}", webhook.name, webhook.url, waiting(webhook.name.as_str(), backlog));
-    if let Err(reason) = Endpoint::new(webhook) {
+    if let Err(reason) = Endpoint::new(webhook, &EventSource::default()) {
         return Finding::fail(NAME, reason, format!("fix events.webhooks, {}", webhook.name));
     }
     if webhook.url.is_readable() {

@@ -14,20 +14,25 @@ use async_trait::async_trait;
 use reqwest::{Certificate, Client, Response, StatusCode, Url, header, redirect};
 
 use super::{
-    Answer, Target,
+    Answer, Rest, Target,
     envelope::{CONTENT_TYPE, cloud_event},
     signature::signatures,
 };
 use crate::{
-    config::{Webhook, WebhookSecret},
+    config::{EventSource, Webhook, WebhookSecret},
     outbox::Event,
 };
 
 /// So much of an answer is read, so that its connection can be used again; what is longer is cut off.
 const LONGEST_ANSWER: usize = 65_536;
 
-/// The longest rest that an endpoint is given when it asks for one.
+/// The longest rest that an event is given when its endpoint asks for one.
 const LONGEST_REST: Duration = Duration::from_hours(24);
+
+/// For how long the endpoint is then asked for nothing else: a moment, for it may mean this event only; where it says that
+/// there were too many (429), longer.
+const SHORT_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// An endpoint.
 #[derive(Debug)]
@@ -38,6 +43,7 @@ pub struct Endpoint {
     client: Client,
     timeout: Duration,
     concurrency: usize,
+    source: EventSource,
 }
 
 impl Endpoint {
@@ -45,7 +51,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Says which file can't be used, and why.
-    pub fn new(webhook: &Webhook) -> Result<Self, String> {
+    pub fn new(webhook: &Webhook, source: &EventSource) -> Result<Self, String> {
         let mut secrets = webhook.secrets.clone();
         for file in &webhook.secret_files {
             secrets.push(secret(file).map_err(|what| unusable(webhook, "secret_files", file, &what))?);
@@ -57,14 +63,15 @@ impl Endpoint {
             client: client(webhook)?,
             timeout: webhook.timeout.get(),
             concurrency: webhook.concurrency,
+            source: source.clone(),
         })
     }
 
     async fn post(&self, event: &Event) -> Result<Answer, String> {
-        let body = cloud_event(event).map_err(|error| error.to_string())?;
+        let body = cloud_event(event, &self.source).map_err(|error| error.to_string())?;
         let id = event.id.to_string();
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let request = self
+        let mut request = self
             .client
             .post(self.url.clone())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
@@ -72,6 +79,9 @@ impl Endpoint {
             .header("webhook-timestamp", timestamp)
             .header("webhook-id", id)
             .body(body);
+        if let Some(traceparent) = &event.traceparent {
+            request = request.header("traceparent", traceparent);
+        }
         let mut response = request.send().await.map_err(reason)?;
         let answer = judge(&response);
         let mut read = 0;
@@ -115,8 +125,9 @@ fn judge(response: &Response) -> Answer {
         return Answer::Gone { reason: format!("answered {status}") };
     }
     let note = if status.is_redirection() { "; redirects are not followed" } else { "" };
-    let rest = response.headers().get(header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
-    Answer::Failed { reason: format!("answered {status}{note}"), rest }
+    let event = response.headers().get(header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
+    let longest = if status == StatusCode::TOO_MANY_REQUESTS { LONGEST_PAUSE } else { SHORT_PAUSE };
+    Answer::Failed { reason: format!("answered {status}{note}"), rest: event.map(|event| Rest { event, target: event.min(longest) }) }
 }
 
 /// `Retry-After` in either of its forms, seconds or a date (RFC 9110, section 10.2.3).

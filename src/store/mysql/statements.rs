@@ -103,6 +103,7 @@ pub(super) async fn read(
         valid: format!("{id_name} IS NOT NULL{}", id.valid(id_name)),
         order: format!("{deadline_name}, {id_name}"),
         included: (!pairs.is_empty()).then(|| format!("CAST(JSON_OBJECT({}) AS CHAR)", pairs.join(", "))),
+        traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("CAST({column} AS CHAR)")),
         status_text,
         any_swept,
         names,

@@ -112,6 +112,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         // A bare name would mean the output column of that name, which is the column's text.
         order: format!("{table}.{deadline_name}, {table}.{id_name}"),
         included: (!pairs.is_empty()).then(|| format!("json_build_object({})::text", pairs.join(", "))),
+        traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("{column}::text")),
         any_swept,
         names,
         literals,

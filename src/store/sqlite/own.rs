@@ -17,9 +17,10 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         now: NOW,
         parameters: Parameters::Numbered,
         new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
-                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data FROM json_each(?1)) AS e",
+                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent FROM json_each(?1)) AS e",
         new_data: "e.data",
         data_text: "e.data",
+        event_id: str::to_owned,
         dead_id: "order_id",
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",

@@ -140,6 +140,7 @@ pub(super) async fn read(
         stored: format!("CAST({deadline} AS TEXT)"),
         order: format!("{deadline}, {ordered_id}"),
         included: (!pairs.is_empty()).then(|| format!("json_object({})", pairs.join(", "))),
+        traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("CAST({column} AS TEXT)")),
         deadline: micros,
         id_text,
         status_text,

@@ -1,0 +1,51 @@
+//! `order-closer deliver`: what is due to be told, once; for cron, where no daemon runs.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::join_all;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cli::{CommandResult, Exit, Failure, complain, events::tables, print},
+    config::Config,
+    outbox::{Pass, Relay, couriers},
+    store,
+};
+
+pub(super) async fn run(config: &Config) -> CommandResult {
+    let store = store::open(config).await?;
+    tables(store.as_ref())?;
+    let couriers = couriers(config).map_err(|error| Failure::new(Exit::Configuration, error))?;
+    let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));
+    let (_closed, closed) = watch::channel(());
+    let passes = couriers.into_iter().map(|courier| {
+        let name = courier.target().name().to_owned();
+        let relay = Relay {
+            outbox: Arc::clone(&outbox),
+            courier,
+            retry: config.events.retry.clone(),
+            closed: closed.clone(),
+            stop: CancellationToken::new(),
+            grace: Duration::ZERO,
+        };
+        async move { (name, relay.run_once().await) }
+    });
+    let mut exit = Exit::Done;
+    for (name, pass) in join_all(passes).await {
+        match pass {
+            Ok(Pass { delivered, failed, cut_short }) => {
+                print(&format!("{name}: {delivered} delivered, {failed} failed"));
+                if failed > 0 || cut_short {
+                    exit = Exit::Unfinished;
+                }
+            }
+            Err(error) => {
+                complain(&format!("{name}: {error}"));
+                exit = Exit::Unavailable;
+            }
+        }
+    }
+    store.close().await;
+    Ok(exit)
+}
