@@ -97,7 +97,7 @@ impl Keys for Seen {
         Ok(Expiries { now, keys: keys.iter().map(expiry).collect() })
     }
 
-    async fn run_id(&self) -> Option<String> {
+    async fn life(&self) -> Option<String> {
         Some(lock(&self.0.run).clone())
     }
 }
