@@ -115,6 +115,9 @@ impl Daemon {
         let peers = Arc::new(Membership::default());
         let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let witness = Witness::of(config, &store, &commands);
+        if let Some(witness) = &witness {
+            witness.greet();
+        }
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);

@@ -115,6 +115,12 @@ impl Witness {
         Self { prefix: prefix.to_owned(), keys, rows, mapping, state: Mutex::new(state) }
     }
 
+    /// Asks for Redis' time alone: once that is answered, or is not, the start is over, and a deadline waits for nothing.
+    pub fn greet(self: &Arc<Self>) {
+        let witness = Arc::clone(self);
+        tokio::spawn(async move { witness.learn(&[]).await });
+    }
+
     /// Asks for the keys of orders that are due soon, each with its row's deadline, and waits for nothing.
     pub fn foresee(self: &Arc<Self>, mut orders: Vec<(OrderId, i64)>) {
         {

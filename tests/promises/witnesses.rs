@@ -133,7 +133,7 @@ async fn whatever_becomes_of_redis(what: fn(&mut Redis)) {
     const LATER: i64 = 2 * MINUTE;
     let mut redis = Redis::options().with_notifications().start();
     let shop = Shop::open(Kind::Postgres).await;
-    shop.orders_due_in(1..=3_000, 10_000 - LATER).await;
+    shop.orders_due_in(1..=3_000, 17_000 - LATER).await;
     shop.orders_due_in(3_001..=3_010, 2 * HOUR - LATER).await;
     shop.write_keys(&redis, LATER).await;
     let daemon = listening(&settings(&shop, &redis)).await;
