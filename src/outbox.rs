@@ -9,6 +9,7 @@
 mod audit;
 mod breaker;
 mod claims;
+mod counts;
 mod courier;
 mod dead_letters;
 mod migrations;
@@ -31,6 +32,7 @@ use tracing::{debug, error, warn};
 pub use audit::{Event, EventQuery, Pruned};
 pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Wish};
 pub use courier::Courier;
+pub use counts::Counts;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use migrations::Migrated;
 pub use pauses::{Pause, Wanted, time_for};

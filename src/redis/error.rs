@@ -3,6 +3,7 @@
 use fred::error::{Error, ErrorKind};
 
 use super::secrets::Secrets;
+use crate::order::printable;
 
 /// Why Redis did not do what was asked, as what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +46,7 @@ impl std::fmt::Display for Said {
 
 impl Said {
     pub(super) fn new(reason: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { reason: reason.into(), fix: fix.into() }
+        Self { reason: printable(reason.into()), fix: printable(fix.into()) }
     }
 }
 

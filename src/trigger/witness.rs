@@ -139,7 +139,7 @@ impl Witness {
     /// Asks for the keys of these orders. Returns what is known of each then, or nothing if Redis counts as away.
     async fn learn(&self, orders: &[(OrderId, Option<i64>)]) -> Option<Vec<Key>> {
         let limit = self.lock().limit(Instant::now())?;
-        let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{id}", self.prefix)).collect();
+        let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{}", self.prefix, id.as_str())).collect();
         let answer = self.keys.expiries(&names, limit).await;
         let answered = Instant::now();
         let keys = match answer {

@@ -15,7 +15,7 @@ async fn reads(store: &dyn Store) {
 }
 
 fn is_away<T>(result: Result<T, StoreError>) -> bool {
-    matches!(result.map(drop), Err(StoreError::Unavailable(_)))
+    matches!(result.map(drop), Err(StoreError::Unavailable(_) | StoreError::Refused { .. }))
 }
 
 /// Both workers' connections are idle in the pool when the server becomes read-only.
