@@ -31,8 +31,8 @@ use tracing::{debug, error, warn};
 
 pub use audit::{Event, EventQuery, Pruned};
 pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Wish};
-pub use courier::Courier;
 pub use counts::Counts;
+pub use courier::Courier;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use migrations::Migrated;
 pub use pauses::{Pause, Wanted, time_for};

@@ -75,7 +75,12 @@ async fn promtool_s_server_fires_one() {
         let answer = asked.client.get(format!("http://{listen}/api/v1/alerts")).send().await.ok()?;
         let answer: serde_json::Value = serde_json::from_str(&answer.text().await.ok()?).ok()?;
         let alerts = answer["data"]["alerts"].as_array()?.iter();
-        Some(alerts.filter(|alert| alert["state"] == "firing").filter_map(|alert| alert["labels"]["alertname"].as_str().map(String::from)).collect())
+        Some(
+            alerts
+                .filter(|alert| alert["state"] == "firing")
+                .filter_map(|alert| alert["labels"]["alertname"].as_str().map(String::from))
+                .collect(),
+        )
     };
     wait::until("it scrapes and nothing alerts", async || firing().await == Some(BTreeSet::new())).await;
     shop.database.execute("ALTER TABLE orders ADD CONSTRAINT cursed CHECK (status <> 4 OR order_no > 10)").await;
