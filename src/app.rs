@@ -7,6 +7,7 @@ mod opening;
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, watch},
     task::JoinSet,
 };
@@ -16,13 +17,17 @@ use tracing::{debug, error, info, warn};
 pub use opening::open_and_rehearse;
 
 use crate::{
-    close::{Bounds, Clearances, Closer, Follow, Inbox, Outage, Stats, Worker},
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
     config::Config,
-    ops::{Signals, Summaries},
+    http::{self, Access, Desk},
+    ops::{Gauges, Measured, Overdues, Readiness, Signals, Summaries},
     outbox,
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
-    trigger::{ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Sweep, Turns, Witness, ZoneWatch, compare_clocks},
+    trigger::{
+        ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+        compare_clocks,
+    },
 };
 use opening::wait_for_store;
 
@@ -72,7 +77,8 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
         Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
         Rehearsed::Refused { id, reason, lacking: true } => {
-            error!(order = %id, reason, "a closure was tried on this order, and what it lacks every order will lack");
+            let fix = store::lacking_rights(config).await.ok().map(|grants| grants.join(" ")).filter(|grants| !grants.is_empty());
+            error!(order = %id, reason, fix, "a closure was tried on this order, and what it lacks every order will lack");
         }
         Rehearsed::Refused { id, reason, lacking: false } => {
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
@@ -114,10 +120,16 @@ impl Daemon {
         let (subscribed, subscribed_rx) = watch::channel(false);
         let (closed, closed_rx) = watch::channel(());
 
+        let clearance: Arc<dyn Clearance> = Arc::new(Clearances::default().and(witness.clone()));
+        let closer = Closer::within(Arc::clone(&store), Arc::clone(&bounds));
+        let pauses = PauseWatch::of(&store, &stop);
+        let gate = Arc::clone(&pauses.gate);
+        let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
             inbox: Arc::clone(&inbox),
-            clearance: Arc::new(Clearances::default().and(witness.clone())),
-            closer: Closer::within(Arc::clone(&store), Arc::clone(&bounds)),
+            gate: Arc::clone(&gate),
+            clearance,
+            closer,
             batch_size: config.close.batch_size,
             later,
             closed,
@@ -128,12 +140,14 @@ impl Daemon {
             stop: stop.clone(),
         };
         let turns = Arc::new(Turns::default());
+        let passes = Arc::new(Passes::default());
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,
             settings: config.sweep.clone(),
+            passes: Arc::clone(&passes),
             turns: Arc::clone(&turns),
             stop: stop.clone(),
         };
@@ -143,6 +157,7 @@ impl Daemon {
             peers: Arc::clone(&peers),
             bounds: Arc::clone(&bounds),
             settings: config.sweep.clone(),
+            passes: Arc::clone(&passes),
             turns,
             stop: stop.clone(),
         };
@@ -169,11 +184,54 @@ impl Daemon {
 
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
+        others.spawn(pauses.run());
         others.spawn(pacer.run());
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
         others.spawn(clock.run());
         others.spawn(listener.run());
+        if let Some(address) = config.http.listen.get() {
+            let access = Access::new(&config.http).map_err(RunError::Configuration)?;
+            let measured = Measured::begin().map_err(RunError::System)?;
+            let readiness = Arc::new(Readiness {
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+                outage: Arc::clone(&outage),
+                gate: Arc::clone(&gate),
+                passes,
+                commands: commands.clone(),
+                peers: Arc::clone(&peers),
+                subscribed: subscribed_rx.clone(),
+                reached: tokio::sync::Mutex::default(),
+            });
+            let gauges = Gauges {
+                measured: measured.clone(),
+                inbox: Arc::clone(&inbox),
+                peers: Arc::clone(&peers),
+                outage: Arc::clone(&outage),
+                store: Arc::clone(&store),
+                subscribed: subscribed_rx.clone(),
+                stop: stop.clone(),
+            };
+            let overdues = Overdues {
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+                gate: Arc::clone(&gate),
+                oldest: config.sweep.oldest.get(),
+                stop: stop.clone(),
+            };
+            let desk = Desk {
+                runtime: Handle::current(),
+                readiness,
+                measured,
+                requests: Arc::new(requests),
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+            };
+            others.spawn(gauges.run());
+            others.spawn(overdues.run());
+            others.spawn(http::serve(address, desk, access, stop.clone()));
+        }
         others.spawn(peers.run(Heart {
             config: config.clone(),
             commands,

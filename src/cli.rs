@@ -11,6 +11,7 @@ mod events;
 mod logs;
 mod migrate;
 mod output;
+mod pause;
 mod reconcile;
 mod targets;
 
@@ -69,6 +70,16 @@ enum Command {
         /// The orders' ids.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
+    },
+    /// Close nothing for a while, in every daemon, reconcile and close.
+    Pause(pause::Begin),
+    /// Go on closing.
+    Resume(pause::End),
+    /// Say whether closing is paused, and how many orders are overdue.
+    Status {
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
     Migrate,
@@ -134,7 +145,8 @@ impl From<OpenError> for Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let exit = match error {
+        let exit = match &error {
+            StoreError::Refused { cure, .. } => return Self::new(Exit::Configuration, format!("{error}; {cure}")),
             StoreError::Unavailable(_) | StoreError::TimedOut(_) => Exit::Unavailable,
             // Somebody holds the whole table, say; the next run goes on.
             StoreError::Conflict(_) | StoreError::Locked(_) => Exit::Unfinished,
@@ -202,6 +214,9 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return runtime(2)?.block_on(demo::run(demo));
     }
     let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close { .. }) {
+        loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
+    }
     let settings = &loaded.config;
     let _log = logs::start(&loaded)?;
     match arguments.command {
@@ -210,6 +225,9 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Pause(arguments) => runtime(1)?.block_on(pause::begin(settings, arguments)),
+        Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
+        Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),

@@ -6,16 +6,23 @@
 
 mod events;
 mod explain;
+mod http;
 mod load;
+mod optional;
 mod rule;
+mod secret;
 mod statement;
 mod urls;
 mod values;
+mod variables;
 mod verb;
 
-pub use events::{Events, Stream, TargetName, Webhook, WebhookSecret};
-pub use load::{DEFAULT_FILE, Loaded, Setting, load};
-pub use rule::{Names, Rule};
+pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
+pub(crate) use explain::quoted;
+pub use http::{Http, HttpListen, Token};
+pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
+pub use rule::{Names, RULE, Rule};
+pub use secret::Secret;
 pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
 pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
@@ -23,6 +30,7 @@ pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use optional::optional;
 use serde::{Deserialize, Serialize};
 
 /// All settings.
@@ -41,6 +49,8 @@ pub struct Config {
     pub sweep: Sweep,
     /// What is recorded and reported of each closure.
     pub events: Events,
+    /// Where the daemon answers questions, and who may ask.
+    pub http: Http,
     /// How the daemon stops.
     pub shutdown: Shutdown,
     /// What the daemon says.
@@ -54,7 +64,7 @@ pub struct Redis {
     /// `redis://`, `rediss://` (TLS) or `redis+unix://`, with user, password and database number.
     pub url: RedisUrl,
     /// A PEM file of certificate authorities to trust instead of the system's, for `rediss://`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub ca_file: Option<PathBuf>,
     /// What stands before the id in an order's key.
     pub key_prefix: String,
@@ -87,7 +97,7 @@ pub struct Database {
     /// `sqlite://`, `postgres://` or `mysql://` (MySQL 8, MariaDB 10.6 and later).
     pub url: DatabaseUrl,
     /// How columns without a zone are to be read; the server's own zone when absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub time_zone: Option<TimeZone>,
     /// How long one statement, or the wait for a connection, may take.
     pub timeout: Span,
@@ -116,7 +126,7 @@ pub struct Orders {
     /// When an unpaid order is to be closed.
     pub deadline: Deadline,
     /// One more SQL condition on a row; rows that fail it are no orders.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub filter: Option<String>,
     /// Further columns that closing sets, each to an SQL expression.
     pub set: BTreeMap<ColumnName, String>,
@@ -158,10 +168,10 @@ pub struct Deadline {
     /// A column with a point in time.
     pub column: ColumnName,
     /// What to add to it, when the column holds the time of creation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub plus: Option<Span>,
     /// What an integer column counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub unit: Option<EpochUnit>,
 }
 

@@ -17,6 +17,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
+//! | [`metric`] | what is measured: names, labels, meanings |
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
 //! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite, and the door to our own tables beside it |
@@ -24,7 +25,8 @@
 //! | [`outbox`] | events and dead letters; telling others: webhooks, a Redis Stream |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
-//! | [`ops`] | signals, and the lines that sum the daemon up |
+//! | [`ops`] | signals, the lines that sum the daemon up, metrics, readiness |
+//! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
 //!
@@ -34,6 +36,8 @@ pub mod app;
 pub mod cli;
 pub mod close;
 pub mod config;
+pub mod http;
+pub mod metric;
 pub mod ops;
 pub mod order;
 pub mod outbox;

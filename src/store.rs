@@ -18,9 +18,12 @@ mod mysql;
 mod obstacles;
 mod own;
 mod paging;
+mod payload;
 mod postgres;
 mod rehearsal;
+mod rights;
 mod session;
+mod similar;
 mod sqlite;
 mod statement;
 mod statements;
@@ -32,10 +35,11 @@ pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, 
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
 pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use payload::Carried;
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
-pub(crate) use own::{Fields, Link, Words, applied, finish, listed, unexpected};
+pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
 pub(crate) use statement::Statement;
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
@@ -158,6 +162,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn is_another(&self) -> Result<bool, StoreError>;
+
+    /// The names of the table's columns.
+    fn columns(&self) -> Vec<String>;
 
     /// What the catalogue, when it was last read, told of the table that may keep orders from closing.
     fn obstacles(&self) -> Vec<Obstacle>;
@@ -345,12 +352,11 @@ pub trait Transaction: Send {
     /// Whether closures are recorded as events: `events.enabled` is set, and our tables are there.
     fn records(&self) -> bool;
 
-    /// Reads what the events of these orders are to carry, as a JSON object for each: the columns that the configuration
-    /// names, of orders that this transaction has closed. Nothing for an order that carries nothing.
+    /// Reads what the events of these orders are to carry: the columns that the configuration names, of orders that this transaction has closed. Nothing for an order that carries nothing.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>, StoreError>;
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>, StoreError>;
 
     /// Runs the user's statements for these orders, which this transaction has closed.
     ///
@@ -387,6 +393,8 @@ pub struct Settings {
     pub events: Events,
     /// How many transactions close at the same time.
     pub workers: usize,
+    /// How long a statement may take that only reads.
+    pub reading: Duration,
 }
 
 impl Settings {
@@ -394,7 +402,19 @@ impl Settings {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let Config { database, events, close, .. } = config;
-        Self { rule: Arc::new(Rule::of(config)), database: database.clone(), events: events.clone(), workers: close.workers }
+        Self {
+            rule: Arc::new(Rule::of(config)),
+            database: database.clone(),
+            events: events.clone(),
+            workers: close.workers,
+            reading: database.timeout.get(),
+        }
+    }
+
+    /// The same with statements that only read ended sooner, where that is sooner.
+    #[must_use]
+    pub fn reading_within(self, limit: Duration) -> Self {
+        Self { reading: self.reading.min(limit), ..self }
     }
 
     /// How long to wait for a connection.
@@ -423,9 +443,23 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
         DatabaseUrl::Sqlite(_) => table::Table::<sqlite::Sqlite>::open(settings).await.map(|table| Arc::new(table) as _),
     };
     opened.map_err(|error| match error {
-        OpenError::Store(StoreError::Unavailable(reason)) => StoreError::Unavailable(format!("{url}: {reason}")).into(),
-        OpenError::Store(_) | OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
+        OpenError::Store(error) => error.of(&url).into(),
+        OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
     })
+}
+
+/// The GRANTs, each a statement, of all rights to tables that this user lacks for closing. The table need not fit the
+/// configuration, nor this user see it.
+///
+/// # Errors
+/// As [`open`] says.
+pub async fn lacking_rights(config: &Config) -> Result<Vec<String>, OpenError> {
+    let settings = Settings::of(config);
+    match settings.database.url {
+        DatabaseUrl::Postgres(_) => table::lacking_rights::<postgres::Postgres>(&settings).await,
+        DatabaseUrl::MySql(_) => table::lacking_rights::<mysql::MySql>(&settings).await,
+        DatabaseUrl::Sqlite(_) => Ok(Vec::new()),
+    }
 }
 
 /// Refuses to close orders without recording it when that is what the configuration asks for.
@@ -440,7 +474,7 @@ pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
     Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
 }
 
-/// What is wrong with a URL that the driver can't use; it names parameters and no password.
-fn unusable_url(error: sqlx::Error) -> Misfit {
-    Misfit(format!("database.url can't be used: {error}"))
+/// What is wrong with a URL that the driver can't use. Its own words quote values of parameters, and nothing of a URL is quoted.
+fn unusable_url(_: sqlx::Error) -> Misfit {
+    Misfit("database.url can't be used: the driver refuses the value of one of its parameters".into())
 }

@@ -18,6 +18,8 @@ mod commands;
 mod conformance;
 /// An order service at work, one fault at a time, and the judgement of each order's history.
 mod histories;
+/// What the daemon answers over HTTP.
+mod http;
 /// The queue between those who hear of orders and those who close them.
 mod inbox;
 

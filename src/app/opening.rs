@@ -12,7 +12,8 @@ use crate::{
     app::RunError,
     close::Reminder,
     config::Config,
-    store::{self, OpenError, Store, StoreError},
+    store::{self, OpenError, Settings, Store, StoreError},
+    trigger::LONGEST_READ,
 };
 
 /// For how long a rehearsal is tried again that meets locks, and after which pause.
@@ -22,9 +23,23 @@ const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
 /// Opens the store and shows that every statement of a closure is accepted.
 ///
 /// # Errors
-/// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say.
+/// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say; [`StoreError::Refused`] with all rights that are
+/// missing, if that may be why.
 pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    let store = store::open(config).await?;
+    open(config, Settings::of(config)).await
+}
+
+async fn open(config: &Config, settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
+    let opened = try_to_open(config, settings).await;
+    let Err(error @ (OpenError::Missing(_) | OpenError::Store(StoreError::Rejected(_)))) = &opened else { return opened };
+    match store::lacking_rights(config).await {
+        Ok(grants) if !grants.is_empty() => Err(StoreError::Refused { reason: error.to_string(), cure: grants.join(" ") }.into()),
+        Ok(_) | Err(_) => opened,
+    }
+}
+
+async fn try_to_open(config: &Config, settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
+    let store = store::open_with(settings).await?;
     if let Some(reason) = store.zone_changed().await? {
         return Err(OpenError::Zone(reason));
     }
@@ -53,7 +68,7 @@ pub(super) async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, Ru
         .build();
     let mut waiting: Option<Waiting> = None;
     loop {
-        let error = match open_and_rehearse(config).await {
+        let error = match open(config, Settings::of(config).reading_within(LONGEST_READ)).await {
             Ok(store) => return Ok(store),
             Err(error) => error,
         };

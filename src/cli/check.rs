@@ -1,6 +1,7 @@
 //! `order-closer check`: what is right, and what to fix, with the command or SQL that fixes it.
 
 mod database;
+mod deadlines;
 mod events;
 mod redis;
 mod witnesses;

@@ -2,15 +2,16 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
     cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead, witness},
-    close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Pending, PutOff, Sorted, UNDONE},
+    close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Requested, Requests, UNDONE},
     config::Config,
-    order::{OrderId, Trigger},
-    trigger::compare_clocks,
+    order::OrderId,
+    trigger::{PauseWatch, compare_clocks},
 };
 
 pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
@@ -21,21 +22,25 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
         complain(&clock_is_ahead(ahead));
     }
     let closer = Closer::within(store.clone(), bounds);
-    let clearance = Clearances::default().and(witness(config, &store).await);
-    let (mut looked, mut disputed, mut unavailable) = (Vec::new(), 0, None);
+    let clearance = Arc::new(Clearances::default().and(witness(config, &store).await));
+    let pauses = PauseWatch::of(&store, &CancellationToken::new());
+    pauses.read().await?;
+    let requests = Requests::new(pauses.gate, closer, clearance, Arc::default(), watch::Sender::new(()));
+    let (mut looked, mut disputed, mut paused, mut unavailable) = (Vec::new(), 0, false, None);
     for id in &ids {
-        let sorted = Sorted::wholly(&clearance, vec![Pending::new(id.clone(), Trigger::Request)]).await;
-        for PutOff { pending, until, .. } in &sorted.wait {
-            disputed += 1;
-            print(&waits(&pending.id, until.saturating_duration_since(Instant::now())));
-        }
-        if sorted.go.is_empty() {
-            continue;
-        }
-        match closer.one(sorted.go).await {
-            Ok(one) => {
-                one.iter().for_each(|one| print(&describe(one)));
-                looked.extend(one);
+        match requests.close(id).await {
+            Ok(Requested::Disputed(left)) => {
+                disputed += 1;
+                print(&waits(id, left));
+            }
+            Ok(Requested::Paused) => {
+                paused = true;
+                print("closing is paused, and nothing was looked at; `order-closer status` says why, `order-closer resume` ends that");
+                break;
+            }
+            Ok(Requested::Looked(one)) => {
+                print(&describe(&one));
+                looked.push(one);
             }
             Err(error) => {
                 unavailable = Some(error);
@@ -43,18 +48,14 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
             }
         }
     }
-    // A dead letter that is closed is none any more. If that can't be noted now, the daemon does it.
-    let closed: Vec<OrderId> = looked.iter().filter(|one| one.is_closed()).map(|one| one.pending.id.clone()).collect();
-    if store.outbox().is_ready() && !closed.is_empty() {
-        store.outbox().forget_dead_orders(&closed).await.ok();
-    }
     store.close().await;
     if let Some(error) = unavailable {
         let Failure { exit, message } = error.into();
         return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len() - disputed)));
     }
-    let stuck =
-        disputed > 0 || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
+    let stuck = paused
+        || disputed > 0
+        || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
     Ok(if stuck { Exit::Unfinished } else { Exit::Done })
 }
 

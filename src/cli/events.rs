@@ -68,11 +68,13 @@ pub(super) struct Line<'e> {
     id: String,
     #[serde(flatten)]
     closure: Closure<'e>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'e str>,
 }
 
 impl<'e> From<&'e Event> for Line<'e> {
     fn from(event: &'e Event) -> Self {
-        Self { id: event.id.to_string(), closure: Closure::from(event) }
+        Self { id: event.id.to_string(), closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
     }
 }
 

@@ -22,7 +22,7 @@ use tracing_subscriber::{
 
 use crate::{
     cli::{Exit, Failure},
-    config::{Loaded, LogFormat},
+    config::{Loaded, LogFormat, quoted},
 };
 use queue::Queue;
 
@@ -47,15 +47,15 @@ impl Drop for Log {
 /// Begins to log as configured.
 pub(super) fn start(loaded: &Loaded) -> Result<Log, Failure> {
     let log = &loaded.config.log;
-    let wrong = |why: &str| {
-        let what = format!("is {:?}, which is not a filter such as \"info\" or \"order_closer=debug\": {why}", log.level);
+    let wrong = || {
+        let what = format!("is {}, which is not a filter such as \"info\" or \"order_closer=debug\"", quoted("log.level", &log.level));
         Failure::new(Exit::Configuration, loaded.wrong("log.level", &what))
     };
     // A misspelt level would pass for the name of a module.
-    if let Some(word) = log.level.split(',').find(|part| !part.contains(['=', '[', ']']) && part.trim().parse::<LevelFilter>().is_err()) {
-        return Err(wrong(&format!("{word:?} is no level")));
+    if log.level.split(',').any(|part| !part.contains(['=', '[', ']']) && part.trim().parse::<LevelFilter>().is_err()) {
+        return Err(wrong());
     }
-    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|error| wrong(&error.to_string()))?;
+    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|_| wrong())?;
     let queue =
         Queue::before(io::stderr()).map_err(|error| Failure::new(Exit::Software, format!("the log's thread can't start: {error}")))?;
     let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone()).with_target(false);

@@ -13,16 +13,16 @@ use tokio::{
     task::JoinSet,
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     app::open_and_rehearse,
     cli::{CommandResult, Exit, Failure, complain, print, witness},
-    close::{Bounds, Clearances, Closer, Follow, Inbox, Lateness, Offer, Outage, UNDONE, Why, Worker},
+    close::{Bounds, Clearances, Closer, Follow, Gate, Inbox, Lateness, Offer, Outage, UNDONE, Why, Worker},
     config::{Config, Oldest, Retry, Span},
     order::{OrderId, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
-    trigger::{Pages, Witness, accept_clock, compare_clocks, left_alone, since},
+    trigger::{Pages, PauseWatch, Witness, accept_clock, compare_clocks, left_alone, since},
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -46,6 +46,9 @@ pub(super) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Print what was done, and what is left alone, also where there is no terminal.
+    #[arg(long, conflicts_with = "json")]
+    verbose: bool,
     /// Close no more than so many overdue orders.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -74,6 +77,8 @@ struct Report {
     /// Due by their rows, before their keys expire.
     disputed: u64,
     dry_run: bool,
+    /// Closing is paused, or was in the middle of it.
+    paused: bool,
     /// Nothing where nothing was closed.
     lateness_ms: Option<Lateness>,
     duration_ms: u64,
@@ -97,9 +102,13 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     let older = left_alone(store.as_ref(), oldest).await?;
     let progress = progress(store.as_ref(), &arguments, oldest).await?;
     let witness = if arguments.dry_run { None } else { witness(config, &store).await };
-    let mut pass = Pass::new(config, &store, (witness, bounds), progress, deadline);
+    let pauses = PauseWatch::of(&store, &CancellationToken::new());
+    let paused = pauses.read().await?;
+    let mut pass = Pass::new(config, &store, (witness, bounds, Arc::clone(&pauses.gate)), progress, deadline);
+    let watching = AbortOnDropHandle::new(tokio::spawn(pauses.run()));
     let ended = pass.all(config.sweep.page, oldest, &arguments).await;
     pass.progress.finish_and_clear();
+    drop(watching);
     store.close().await;
 
     let total = pass.worker.stats.total();
@@ -112,11 +121,12 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         left_alone: older.orders,
         disputed: pass.worker.inbox.waits(Why::Disputed) as u64,
         dry_run: arguments.dry_run,
+        paused: pass.paused,
         lateness_ms: total.lateness_ms,
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
-    show(&report, arguments.json)?;
-    if older.orders > 0 && !arguments.json {
+    show(&report, &arguments)?;
+    if older.orders > 0 && arguments.says_all() {
         let (count, longest) = (older.orders, arguments.oldest.unwrap_or(config.sweep.oldest));
         print(&format!(
             "{count} orders have been overdue for longer than {longest}, since {}, and are left alone; `order-closer reconcile --oldest \
@@ -125,6 +135,10 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         ));
     }
     name_failed(&pass);
+    if pass.paused {
+        let why = paused.map(|pause| format!(" by {}: {}", pause.who, pause.reason)).unwrap_or_default();
+        complain(&format!("closing is paused{why}; nothing more was closed (`order-closer resume` ends that)"));
+    }
     if report.disputed > 0 {
         complain(&format!(
             "{} orders wait: their rows call them due, and their keys expire later (orders.disputed; `order-closer check` compares)",
@@ -172,12 +186,14 @@ struct Pass {
     /// Orders that could not be closed, and why. An id that stands in two rows is found twice.
     failed: BTreeMap<OrderId, String>,
     out_of_time: bool,
+    paused: bool,
 }
 
 /// Why a wait has ended.
 enum Waited {
     Enough,
     OutOfTime,
+    Paused,
     Unavailable(StoreError),
 }
 
@@ -185,7 +201,7 @@ impl Pass {
     fn new(
         config: &Config,
         store: &Arc<dyn Store>,
-        (witness, bounds): (Option<Arc<Witness>>, Arc<Bounds>),
+        (witness, bounds, gate): (Option<Arc<Witness>>, Arc<Bounds>, Arc<Gate>),
         progress: ProgressBar,
         deadline: Option<Instant>,
     ) -> Self {
@@ -193,6 +209,7 @@ impl Pass {
         let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
         let worker = Worker {
             inbox: Arc::new(Inbox::new(config.close.inbox, retry)),
+            gate,
             clearance: Arc::new(Clearances::default().and(witness)),
             closer: Closer::within(Arc::clone(store), bounds),
             batch_size: config.close.batch_size,
@@ -205,7 +222,17 @@ impl Pass {
             stop: CancellationToken::new(),
         };
         let workers = worker.spawn(config.close.workers);
-        Self { store: Arc::clone(store), worker, workers, progress, deadline, overdue: 0, failed: BTreeMap::new(), out_of_time: false }
+        Self {
+            store: Arc::clone(store),
+            worker,
+            workers,
+            progress,
+            deadline,
+            overdue: 0,
+            failed: BTreeMap::new(),
+            out_of_time: false,
+            paused: false,
+        }
     }
 
     /// Finds what is overdue, page by page, and lets it be closed.
@@ -216,7 +243,7 @@ impl Pass {
         let mut ended = Waited::Enough;
         loop {
             let left = arguments.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.done(arguments.dry_run)));
-            if left == 0 || self.is_late() {
+            if left == 0 || self.is_late() || self.is_paused(arguments.dry_run) {
                 break;
             }
             let limit = page.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -260,7 +287,7 @@ impl Pass {
         self.failed.extend(inbox.left().into_iter().map(|(id, reason, _)| (id, reason)));
         match ended {
             Waited::Enough => self.name_undone(oldest, page).await,
-            Waited::OutOfTime => Ok(()),
+            Waited::OutOfTime | Waited::Paused => Ok(()),
             Waited::Unavailable(error) => Err(error.into()),
         }
     }
@@ -299,11 +326,18 @@ impl Pass {
             biased;
             () = enough => Waited::Enough,
             () = late => Waited::OutOfTime,
+            () = self.worker.gate.shut() => Waited::Paused,
             error = self.worker.outage.lasts_for(AWAY_PATIENCE) => Waited::Unavailable(error),
             () = shown => Waited::Enough,
         };
         self.out_of_time |= matches!(waited, Waited::OutOfTime);
+        self.paused |= matches!(waited, Waited::Paused);
         waited
+    }
+
+    fn is_paused(&mut self, dry_run: bool) -> bool {
+        self.paused |= !dry_run && self.worker.gate.is_shut();
+        self.paused
     }
 
     fn is_late(&mut self) -> bool {
@@ -312,13 +346,20 @@ impl Pass {
     }
 }
 
-fn show(report: &Report, json: bool) -> Result<(), Failure> {
-    use std::io::IsTerminal;
-    if json {
+impl Arguments {
+    /// Whether somebody reads what went well. Cron mails whatever is printed, so there it stays silent, unless it was asked
+    /// for nothing but an answer.
+    fn says_all(&self) -> bool {
+        use std::io::IsTerminal;
+        !self.json && (self.verbose || self.dry_run || std::io::stdout().is_terminal())
+    }
+}
+
+fn show(report: &Report, arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.json {
         let text = serde_json::to_string(report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
         print(&text);
-    } else if report.dry_run || std::io::stdout().is_terminal() {
-        // Cron mails whatever is printed, so there it stays silent, unless it was asked for nothing but an answer.
+    } else if arguments.says_all() {
         print(&if report.dry_run {
             format!("{} overdue orders; nothing was closed", report.overdue)
         } else {

@@ -10,10 +10,13 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::{
     close::{
         Pending,
         clearance::{Clearance, Sorted},
+        gate::Gate,
         inbox::Inbox,
     },
     order::Trigger,
@@ -106,8 +109,11 @@ impl Asking {
 }
 
 /// Asks about one batch after the other, until the inbox is closed.
-pub(super) async fn ask(inbox: Arc<Inbox>, clearance: Arc<dyn Clearance>) {
+pub(super) async fn ask(inbox: Arc<Inbox>, clearance: Arc<dyn Clearance>, gate: Arc<Gate>, stop: CancellationToken) {
     while let Some(batch) = inbox.take_to_ask().await {
+        if stop.run_until_cancelled(gate.pass(0)).await.is_none() {
+            return;
+        }
         inbox.asked(Sorted::by_asking(clearance.as_ref(), batch).await);
     }
 }

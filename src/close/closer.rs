@@ -26,6 +26,8 @@ use crate::{
         pace::Pace,
         transaction::{Failure, Way, lock_judge_update},
     },
+    config::RULE,
+    metric,
     store::{LockWait, OpenError, Store, StoreError},
 };
 
@@ -175,6 +177,7 @@ impl Closer {
                 Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
                 Err(failure) => failure,
             };
+            metric::BATCH_FAILURES.add(1, &[RULE, failure.name()]);
             debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
             let error = match failure {
                 Failure::Database(fault) => return Ending::Unavailable { batch, fault },
@@ -195,7 +198,7 @@ impl Closer {
                 // A connection may have been lost by chance.
                 StoreError::Unavailable(_) if !std::mem::replace(&mut lost, true) => Some(Duration::ZERO),
                 StoreError::TimedOut(_) => None,
-                StoreError::Unavailable(_) | StoreError::Rejected(_) => match self.refresh().await {
+                StoreError::Unavailable(_) | StoreError::Refused { .. } | StoreError::Rejected(_) => match self.refresh().await {
                     Ok(refreshed) => refreshed.then_some(Duration::ZERO),
                     Err(fault) => return Ending::Unavailable { batch, fault },
                 },
@@ -273,7 +276,7 @@ fn outcome_of_one(ending: Ending) -> Ending {
     };
     let outcome = match error {
         StoreError::Locked(_) => Outcome::Locked { reason: error.to_string() },
-        StoreError::Rejected(reason) | StoreError::Unavailable(reason) => Outcome::Rejected { reason },
+        StoreError::Rejected(reason) | StoreError::Unavailable(reason) | StoreError::Refused { reason, .. } => Outcome::Rejected { reason },
         StoreError::Conflict(_) | StoreError::TimedOut(_) => Outcome::Rejected { reason: error.to_string() },
     };
     Ending::Looked(batch.into_iter().map(|pending| Looked { pending, outcome: outcome.clone() }).collect())

@@ -22,6 +22,7 @@
 mod asking;
 
 use std::{
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -32,7 +33,7 @@ use crate::{
     close::{
         Looked,
         alone::{Next, Waiting},
-        lanes::{Lane, State},
+        lanes::{Lane, Stage, State},
     },
     config::Retry,
     order::{OrderId, Row, Trigger},
@@ -133,6 +134,19 @@ pub enum Consequence {
         /// For how long the oldest of them has been.
         time: Duration,
     },
+}
+
+/// What keeps an overdue order from closing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Another transaction holds it, or what its closure needs.
+    Held,
+    /// The database has refused it, and it rests until its next try.
+    Resting,
+    /// Its key contradicts its row.
+    Disputed,
+    /// It was given up.
+    GivenUp,
 }
 
 /// The queue. Share it by reference or [`std::sync::Arc`].
@@ -382,6 +396,22 @@ impl Inbox {
             }
             idle.await;
         }
+    }
+
+    /// What keeps those of these orders from closing for which something does.
+    #[must_use]
+    pub fn kept(&self, ids: &HashSet<&OrderId>) -> HashMap<OrderId, Kept> {
+        let state = self.lock();
+        let alone = state.alone.waiting().filter(|waiting| ids.contains(&waiting.pending.id));
+        let mut kept: HashMap<_, _> =
+            alone.map(|waiting| (waiting.pending.id.clone(), if waiting.held { Kept::Held } else { Kept::Resting })).collect();
+        let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
+            Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
+            Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
+            Stage::Hinted | Stage::Open | Stage::Settled(_) => None,
+        });
+        kept.extend(elsewhere);
+        kept
     }
 
     /// The orders that were tried in vain and wait for their next try, with the last try's reason; `true` for those that

@@ -89,6 +89,8 @@ impl Outage {
         *known = Some(Known { since: now, fault: fault.clone(), said: Reminder::said(now) });
         self.lasts.store(true, Ordering::Release);
         if halted {
+        } else if let StoreError::Refused { cure, .. } = fault {
+            error!(orders, reason = %fault, cure, "the database refuses this daemon; no order can be closed until that is mended");
         } else if matches!(fault, StoreError::Rejected(_)) {
             error!(orders, reason = %fault, "the orders table no longer fits the configuration; no order can be closed until that is mended");
         } else {

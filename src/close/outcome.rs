@@ -53,6 +53,22 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Closed(_) => "closed",
+            Self::Settled { .. } => "settled",
+            Self::NotDue { .. } => "not_due",
+            Self::NotFound => "not_found",
+            Self::Locked { .. } => "locked",
+            Self::Undone => "undone",
+            Self::Rejected { .. } => "rejected",
+        }
+    }
+}
+
 /// A closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed {

@@ -13,7 +13,11 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::store::{Limits, LockWait};
+use crate::{
+    config::RULE,
+    metric,
+    store::{Limits, LockWait},
+};
 
 /// A batch of so many orders tells what each takes; a smaller one, what the rest does.
 const MANY: usize = 20;
@@ -96,6 +100,8 @@ impl Pace {
     pub(super) async fn measured<T, E>(&self, orders: usize, closure: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let began = Instant::now();
         let result = closure.await;
+        metric::BATCH_ORDERS.record(orders as f64, &[RULE]);
+        metric::BATCH_SECONDS.record(began.elapsed().as_secs_f64(), &[RULE]);
         if result.is_ok() {
             self.learn(orders, began.elapsed());
         }

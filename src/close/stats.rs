@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::{
     close::outcome::{Looked, Outcome},
+    config::RULE,
+    metric,
     order::Trigger,
 };
 
@@ -129,6 +131,13 @@ impl Stats {
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
+        for Looked { pending, outcome } in looked {
+            let trigger = pending.trigger.name();
+            metric::LOOKS.add(1, &[RULE, trigger, outcome.name()]);
+            if let Outcome::Closed(closed) = outcome {
+                metric::LATENESS.record(closed.lateness.as_secs_f64(), &[RULE, trigger]);
+            }
+        }
     }
 
     /// Counts one notification; `order` if its key named one.
@@ -137,16 +146,19 @@ impl Stats {
             summary.heard += 1;
             summary.ignored += u64::from(!order);
         });
+        metric::NOTIFICATIONS.add(1, &[RULE, if order { "order" } else { "foreign" }]);
     }
 
     /// Counts notifications that were lost.
     pub fn lost(&self, events: u64) {
         self.both(|counts| counts.summary.lost += events);
+        metric::NOTIFICATIONS.add(events, &[RULE, "lost"]);
     }
 
     /// Counts a notification that was dropped.
     pub fn dropped(&self) {
         self.both(|counts| counts.summary.dropped += 1);
+        metric::NOTIFICATIONS.add(1, &[RULE, "dropped"]);
     }
 
     /// How many orders were closed since the start.

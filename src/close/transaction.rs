@@ -34,6 +34,16 @@ pub(super) enum Failure {
     Statement(StoreError),
 }
 
+impl Failure {
+    /// Its name in metrics.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Database(error) | Self::Statement(error) => error.name(),
+            Self::Fused(_) => "locked",
+        }
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Statement(error)
@@ -164,8 +174,8 @@ async fn run_user_sql(transaction: &mut dyn Transaction, candidates: &[Candidate
     let Some(mut included) = included else { return Ok(()) };
     let event = |one: &Candidate| {
         let row = one.row.as_ref().filter(|_| one.is_to_close())?;
-        let data = included.remove(&row.id).map_or("{}".into(), Into::into);
-        Some(NewEvent { order: one.pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: one.pending.trigger, data })
+        let carried = included.remove(&row.id).unwrap_or_default();
+        Some(NewEvent { order: one.pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: one.pending.trigger, carried })
     };
     let events: Vec<NewEvent> = candidates.iter().filter_map(event).collect();
     transaction.record(&events).await

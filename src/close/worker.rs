@@ -15,6 +15,7 @@ use crate::{
         asking::{self, ASKERS},
         clearance::{Clearance, Sorted},
         closer::{Closer, Ending},
+        gate::Gate,
         inbox::{Batch, Consequence, Inbox, Pending},
         outage::Outage,
         outcome::{Looked, Outcome},
@@ -33,11 +34,8 @@ const ALONE: usize = 2;
 const SLOW: Duration = Duration::from_millis(250);
 const SLOW_ONES: usize = 2;
 
-/// How many transactions run at the same time at the most, where `workers` do so when none is slow.
-#[must_use]
-pub const fn most_transactions(workers: usize) -> usize {
-    workers + ALONE + 2 * SLOW_ONES
-}
+/// How many orders are closed at the same time that somebody has asked for by their ids.
+pub(super) const REQUESTED: usize = 2;
 
 /// How long an order may be carried until it is due; a longer wait is left to the sweep's look ahead.
 const LONGEST_CARRY: Duration = Duration::from_mins(1);
@@ -82,6 +80,8 @@ pub enum Follow {
 pub struct Worker {
     /// Where orders come from.
     pub inbox: Arc<Inbox>,
+    /// What shuts while closing is paused.
+    pub gate: Arc<Gate>,
     /// What each order passes before its transaction.
     pub clearance: Arc<dyn Clearance>,
     /// How they are closed.
@@ -115,7 +115,7 @@ impl Worker {
             }
         }
         for _ in 0..ASKERS {
-            running.spawn(asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance)));
+            running.spawn(asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance), Arc::clone(&self.gate), self.stop.clone()));
         }
         running
     }
@@ -141,6 +141,11 @@ impl Worker {
     /// Closes a batch, waiting while the database can't be used.
     async fn close(&self, mut batch: Vec<Pending>, lane: Lane, wait: LockWait) {
         loop {
+            tokio::select! {
+                () = self.gate.pass(batch.len()) => {}
+                // Their rows are unpaid still.
+                () = self.stop.cancelled() => return,
+            }
             let sorted = match lane {
                 Lane::Shared => Sorted::by_knowledge(self.clearance.as_ref(), batch),
                 // Its orders share no worker with any that needs no answer.

@@ -4,8 +4,13 @@ use std::{fmt, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
-use crate::config::{ColumnName, Retry, Span, WebhookUrl};
+use super::{
+    ColumnName, Retry, Span, WebhookUrl,
+    optional::{list, optional},
+    secret,
+};
 
 /// What is recorded and reported of each closure.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -13,17 +18,22 @@ use crate::config::{ColumnName, Retry, Span, WebhookUrl};
 pub struct Events {
     /// Whether closures are recorded at all.
     pub enabled: bool,
+    /// What every event says it comes from.
+    pub source: EventSource,
     /// Columns of the order that an event carries.
     pub include: Vec<ColumnName>,
+    /// The column with the trace in which the order was placed, which its event goes on with.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub traceparent: Option<ColumnName>,
     /// For how long events are kept.
     pub keep: Span,
     /// When a delivery that failed is tried again.
     pub retry: Retry,
     /// HTTP endpoints that are told.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
     pub webhooks: Vec<Webhook>,
     /// A Redis Stream that is told.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub stream: Option<Stream>,
 }
 
@@ -31,7 +41,9 @@ impl Default for Events {
     fn default() -> Self {
         Self {
             enabled: false,
+            source: EventSource::default(),
             include: Vec::new(),
+            traceparent: None,
             keep: Span::from_secs(30 * 86_400),
             // Doubling from five seconds to two hours, the pauses add up to 24.8 to 26.9 hours, as chance has it.
             retry: Retry { attempts: 23, initial: Span::from_secs(5), max: Span::from_secs(7_200) },
@@ -71,7 +83,7 @@ pub struct Webhook {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<PathBuf>,
     /// A PEM file of certificate authorities to trust instead of the system's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub ca_file: Option<PathBuf>,
     /// How long one delivery may take.
     #[serde(default = "ten_seconds")]
@@ -112,6 +124,50 @@ impl Stream {
     }
 }
 
+/// Where events come from, for receivers of several shops: a reference to a URI (RFC 3986), as CloudEvents wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventSource(String);
+
+impl EventSource {
+    /// The reference.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for EventSource {
+    fn default() -> Self {
+        Self("order-closer".into())
+    }
+}
+
+impl TryFrom<String> for EventSource {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/#[]!$&'()*+,;=%".contains(c);
+        let mut escapes = text.split('%').skip(1);
+        let escapes_are_whole = escapes.all(|rest| rest.get(..2).is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit())));
+        // Relative references are resolved against any base.
+        let base = Url::parse("https://shop.invalid/").map_err(|error| error.to_string())?;
+        if text.is_empty() || !text.chars().all(is_plain) || !escapes_are_whole || base.join(&text).is_err() {
+            // Everybody is told where events come from: a login or a token has no place there.
+            return Err(
+                "is not a reference to a URI without login and parameters, such as \"https://shop.example/orders\" or \"shop-de\"".into()
+            );
+        }
+        Ok(Self(text))
+    }
+}
+
+impl From<EventSource> for String {
+    fn from(source: EventSource) -> Self {
+        source.0
+    }
+}
+
 /// The name of a target: a word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -131,10 +187,10 @@ impl TryFrom<String> for TargetName {
     fn try_from(text: String) -> Result<Self, String> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-            return Err(format!("{text:?} is not a name of at most 64 letters, digits, hyphens, underscores and dots"));
+            return Err("is not a name of at most 64 letters, digits, hyphens, underscores and dots".into());
         }
         if text == STREAM {
-            return Err(format!("{text:?} is the name of the Redis Stream; choose another"));
+            return Err("is the name of the Redis Stream; choose another".into());
         }
         Ok(Self(text))
     }
@@ -159,7 +215,7 @@ impl fmt::Display for TargetName {
 pub struct WebhookSecret(Vec<u8>);
 
 impl WebhookSecret {
-    const PREFIX: &str = "whsec_";
+    const PREFIX: &str = secret::WEBHOOK;
 
     /// The key's bytes.
     #[must_use]

@@ -1,22 +1,53 @@
 //! What is wrong with a setting, in words: what was found, and what would be right.
 //!
-//! Passwords stand in URLs, so no URL is ever quoted.
+//! This is the one place that quotes what it found. Nothing is quoted that stands where a secret may stand, below such a
+//! setting or in place of a table around it; nor, wherever it stands, what looks like a secret.
 
-use figment::error::{Actual, Kind};
+use figment::{
+    error::{Actual, Kind},
+    value::Value,
+};
 
-/// The sentence that follows the setting's name.
-pub(super) fn explain(kind: &Kind) -> String {
+use super::secret;
+
+/// The settings that can hold a secret.
+const SECRET: [&str; 4] = ["redis.url", "database.url", "events.webhooks", "http.token"];
+
+/// Whether a setting can hold a secret, or is a table around one that can, or below one.
+fn can_hold_a_secret(path: &str) -> bool {
+    let is_within = |inner: &str, outer: &str| {
+        outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    SECRET.iter().any(|secret| is_within(path, secret) || is_within(secret, path))
+}
+
+/// A text that was found at a setting, as an error may show it.
+pub(crate) fn quoted(path: &str, text: &str) -> String {
+    match secret::is_a(text) {
+        Some(what) => what.into(),
+        None if can_hold_a_secret(path) => "a text".into(),
+        None => format!("{text:?}"),
+    }
+}
+
+/// The sentence that follows the setting's name. Of what is no text at all `value` is nothing.
+pub(super) fn explain(path: &str, kind: &Kind, value: Option<&Value>) -> String {
     match kind {
-        Kind::Message(message) => without_excerpt(message),
+        Kind::Message(message) => match value.and_then(Value::as_str) {
+            // What the types of our own say of a text.
+            Some(text) if ["is ", "has "].iter().any(|verb| message.starts_with(verb)) => format!("{} {message}", quoted(path, text)),
+            _ => without_excerpt(message),
+        },
         Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
-            format!("has {}, and takes {}", shown(found), in_words(expected))
+            format!("has {}, and takes {}", shown(path, found), in_words(expected))
         }
-        Kind::UnknownVariant(found, expected) => format!("has {}, and takes {}", quoted(found), expected.join(" or ")),
+        Kind::UnknownVariant(found, expected) => format!("has {}, and takes {}", quoted(path, found), expected.join(" or ")),
         Kind::UnknownField(_, expected) => format!("there is no such setting, but {}", expected.join(", ")),
         Kind::MissingField(name) => format!("{name} is missing"),
-        Kind::ISizeOutOfRange(number) => format!("{number} is too large a number"),
-        Kind::USizeOutOfRange(number) => format!("{number} is too large a number"),
-        Kind::InvalidLength(..) | Kind::DuplicateField(_) | Kind::Unsupported(_) | Kind::UnsupportedKey(..) => kind.to_string(),
+        Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) => "has too large a number".into(),
+        Kind::InvalidLength(..) => "has the wrong number of entries".into(),
+        Kind::DuplicateField(name) => format!("{name} is there twice"),
+        Kind::Unsupported(_) | Kind::UnsupportedKey(..) => "has what no setting takes".into(),
     }
 }
 
@@ -26,17 +57,14 @@ fn without_excerpt(message: &str) -> String {
     message.lines().filter(|line| !is_excerpt(line)).collect::<Vec<_>>().join(": ")
 }
 
-fn quoted(text: &str) -> String {
-    if text.contains("://") { "a URL".into() } else { format!("{text:?}") }
-}
-
-fn shown(found: &Actual) -> String {
+fn shown(path: &str, found: &Actual) -> String {
+    let number = |number: String| if can_hold_a_secret(path) { "a number".into() } else { format!("the number {number}") };
     match found {
-        Actual::Str(text) => quoted(text),
+        Actual::Str(text) => quoted(path, text),
         Actual::Bool(value) => value.to_string(),
-        Actual::Unsigned(number) => format!("the number {number}"),
-        Actual::Signed(number) => format!("the number {number}"),
-        Actual::Float(number) => format!("the number {number}"),
+        Actual::Unsigned(found) => number(found.to_string()),
+        Actual::Signed(found) => number(found.to_string()),
+        Actual::Float(found) => number(found.to_string()),
         Actual::Seq => "a list".into(),
         Actual::Map => "a table".into(),
         Actual::Char(_)

@@ -3,52 +3,37 @@
 use std::{
     collections::HashSet,
     fmt,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use figment::{
     Figment, Metadata, Profile, Provider,
-    error::{Actual, Kind},
-    providers::{Env, Format, Serialized, Toml},
-    util::nest,
+    providers::{Format, Serialized, Toml},
     value::{Dict, Map, Value},
 };
 
-use crate::config::{Config, DatabaseUrl, Rule, Webhook, explain::explain};
+use super::{Config, DatabaseUrl, Rule, Span, Webhook, explain::explain, secret, variables::Variables};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
 
-const ENV_PREFIX: &str = "ORDER_CLOSER_";
-
-/// Whether a variable with our prefix is meant for us: in Kubernetes a Service named `order-closer` makes
-/// `ORDER_CLOSER_PORT_6379_TCP`, `ORDER_CLOSER_SERVICE_HOST` and their like.
-fn is_setting(key: &str) -> bool {
-    key != "config" && !key.starts_with("port") && !key.starts_with("service_")
-}
-
-/// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 12] = [
-    "redis.url",
-    "redis.ca_file",
-    "redis.key_prefix",
-    "database.url",
-    "database.time_zone",
-    "orders.table",
-    "orders.id",
-    "orders.status",
-    "orders.deadline.column",
-    "orders.filter",
-    "events.stream.key",
-    "log.level",
-];
+/// PostgreSQL and SQLite count a statement's time in milliseconds, in 31 bits: 24 days.
+const LONGEST_STATEMENT: Span = Span::from_secs(86_400);
 
 /// The configuration, and where each value came from.
-#[derive(Debug)]
 pub struct Loaded {
     /// The settings.
     pub config: Config,
+    /// All as it was written, with its secrets.
     figment: Figment,
+    has_file: bool,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loaded").field("config", &self.config).finish_non_exhaustive()
+    }
 }
 
 /// One effective setting, safe to print.
@@ -62,22 +47,30 @@ pub struct Setting {
     pub source: String,
 }
 
-/// Reads the configuration from a file (the default one if it exists, when none is named) and the
+/// Reads the configuration from a file (the default one, if there is one, when none is named) and the
 /// environment.
 ///
 /// # Errors
 /// Says in one text which key is wrong, what it found, what would be right and where it was set.
 pub fn load(file: Option<&Path>) -> Result<Loaded, String> {
-    let file = file.map(Path::to_owned).or_else(|| Some(PathBuf::from(DEFAULT_FILE)).filter(|path| path.exists()));
-    let mut set = Figment::new();
-    if let Some(file) = file {
-        set = set.merge(File::read(file)?);
-    }
-    let set = set.merge(Variables);
+    load_or(file, Path::new(DEFAULT_FILE))
+}
+
+/// The same with another default file.
+///
+/// # Errors
+/// As [`load()`] says.
+pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
+    let file = match file {
+        Some(file) => Some(File::read(file)?),
+        None => File::read_if_there(default)?,
+    };
+    let has_file = file.is_some();
+    let set = file.map_or_else(Figment::new, |file| Figment::from(file)).merge(Variables);
     let defaults = Serialized::defaults(defaults_beside(&set));
     let figment = set.join(defaults);
     let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
-    let loaded = Loaded { config, figment };
+    let loaded = Loaded { config, figment, has_file };
     loaded.validate()?;
     Ok(loaded)
 }
@@ -123,8 +116,23 @@ impl Loaded {
         }
     }
 
+    /// Refuses to look for orders where nobody has said. A file may leave everything at its default.
+    ///
+    /// # Errors
+    /// Says how to name the table.
+    pub fn orders_table_is_named(&self) -> Result<(), String> {
+        if self.has_file || Variables::name_any_of(&["orders", "rules"]) {
+            return Ok(());
+        }
+        Err(format!(
+            "no orders table was named: there is neither a configuration file nor a variable ORDER_CLOSER_ORDERS__...; write {DEFAULT_FILE} \
+             (--config FILE and ORDER_CLOSER_CONFIG name another), or set ORDER_CLOSER_ORDERS__TABLE"
+        ))
+    }
+
     /// Checks what no single value can check for itself.
     fn validate(&self) -> Result<(), String> {
+        self.refuse_misplaced_secrets()?;
         let Config { close, sweep, orders, redis, events, .. } = &self.config;
         let within = |key: &str, value: usize, min: usize, max: usize| {
             if (min..=max).contains(&value) {
@@ -143,13 +151,18 @@ impl Loaded {
             ("database.timeout", self.config.database.timeout),
             ("shutdown.timeout", self.config.shutdown.timeout),
             ("close.retry.initial", close.retry.initial),
+            ("close.retry.max", close.retry.max),
             ("events.keep", events.keep),
             ("events.retry.initial", events.retry.initial),
+            ("events.retry.max", events.retry.max),
             ("log.summary", self.config.log.summary),
         ] {
             if span.get().is_zero() {
                 return Err(self.wrong(key, "is 0s, and must be longer"));
             }
+        }
+        if self.config.database.timeout > LONGEST_STATEMENT {
+            return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", self.config.database.timeout)));
         }
         self.validate_webhooks()?;
         if let Some(stream) = &events.stream {
@@ -187,7 +200,7 @@ impl Loaded {
                 return wrong("secrets are missing; write secrets = [\"whsec_...\"], or secret_files");
             }
             if !(1..=256).contains(concurrency) {
-                return wrong(&format!("concurrency is {concurrency}, and must be from 1 to 256"));
+                return wrong("concurrency must be from 1 to 256");
             }
             if timeout.get().is_zero() {
                 return wrong("timeout is 0s, and must be longer");
@@ -196,10 +209,49 @@ impl Loaded {
         Ok(())
     }
 
+    /// A webhook's secret stands among its secrets, and a URL where one is wanted. Elsewhere they would be shown.
+    fn refuse_misplaced_secrets(&self) -> Result<(), String> {
+        let all = self.figment.extract().map_err(|error| describe(&self.figment, &error))?;
+        let Some((path, what)) = find(&all, &mut Vec::new(), &secret::misplaced) else { return Ok(()) };
+        let name = secret::without_webhook_secrets(name_setting(&path));
+        Err(format!("{name} has {what}, which does not belong there (set in {})", source_of(&self.figment, &path.join("."))))
+    }
+
     /// The error that a setting is wrong, with the place where it was set.
     pub(crate) fn wrong(&self, key: &str, what: &str) -> String {
         format!("{key} {what} (set in {})", source_of(&self.figment, key))
     }
+}
+
+/// The path to the first text, a key or a value, of which there is something to say, and what that is.
+fn find(value: &Value, path: &mut Vec<String>, judge: &Judge) -> Option<(Vec<String>, &'static str)> {
+    let entries: Vec<(String, &Value)> = match value {
+        Value::String(_, text) => return judge(path, text).map(|what| (path.clone(), what)),
+        Value::Dict(_, dict) => dict.iter().map(|(key, value)| (key.clone(), value)).collect(),
+        Value::Array(_, list) => list.iter().enumerate().map(|(index, value)| (index.to_string(), value)).collect(),
+        Value::Char(..) | Value::Bool(..) | Value::Num(..) | Value::Empty(..) => return None,
+    };
+    entries.into_iter().find_map(|(key, value)| {
+        // The key is judged by the table that it stands in, which is named then.
+        if let Some(what) = judge(path, &key) {
+            return Some((path.clone(), what));
+        }
+        path.push(key);
+        let found = find(value, path, judge);
+        path.pop();
+        found
+    })
+}
+
+type Judge = dyn Fn(&[String], &str) -> Option<&'static str>;
+
+/// The value at the end of a path.
+fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    path.iter().try_fold(value, |value, part| match value {
+        Value::Dict(_, dict) => dict.get(part),
+        Value::Array(_, list) => list.get(part.parse::<usize>().ok()?),
+        Value::String(..) | Value::Char(..) | Value::Bool(..) | Value::Num(..) | Value::Empty(..) => None,
+    })
 }
 
 fn source_of(figment: &Figment, key: &str) -> String {
@@ -212,18 +264,9 @@ fn source_of(figment: &Figment, key: &str) -> String {
 fn name_source(metadata: &Metadata, key: &str) -> String {
     match &metadata.source {
         Some(figment::Source::File(path)) => path.display().to_string(),
-        _ if metadata.name == Variables::NAME => format!("the environment variable {}", variable_with(key)),
+        _ if metadata.name == Variables::NAME => format!("the environment variable {}", Variables::with(key)),
         _ => "the default".into(),
     }
-}
-
-/// The variable that has a setting: its own, or that of a table it stands in.
-fn variable_with(key: &str) -> String {
-    let variable = |key: &str| format!("{ENV_PREFIX}{}", key.replace('.', "__").to_uppercase());
-    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
-        .map(variable)
-        .find(|name| std::env::var_os(name).is_some())
-        .unwrap_or_else(|| variable(key))
 }
 
 /// A setting's name; the entries of a list are counted from 1, as in every other message.
@@ -237,27 +280,20 @@ fn name_setting(path: &[String]) -> String {
 }
 
 fn describe(figment: &Figment, error: &figment::Error) -> String {
+    let all: Option<Value> = figment.extract().ok();
     let mut lines: Vec<String> = error
         .clone()
         .into_iter()
         .map(|error| {
             let key = error.path.join(".");
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
-            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&without_secret(&key, error.kind)))
+            let value = all.as_ref().and_then(|all| value_at(all, &error.path));
+            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&key, &error.kind, value))
         })
+        .map(secret::without_webhook_secrets)
         .collect();
     lines.dedup();
     lines.join("\n")
-}
-
-/// What stands in the place of a secret is one, even where it should not stand.
-fn without_secret(key: &str, mut kind: Kind) -> Kind {
-    if let Kind::InvalidType(Actual::Str(text), _) | Kind::InvalidValue(Actual::Str(text), _) = &mut kind
-        && key.contains("secret")
-    {
-        *text = "***".into();
-    }
-    kind
 }
 
 fn toml_text(value: &Value) -> String {
@@ -271,10 +307,18 @@ struct File {
 }
 
 impl File {
-    fn read(path: PathBuf) -> Result<Self, String> {
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Self { path, text }),
+    fn read(path: &Path) -> Result<Self, String> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Ok(Self { path: path.to_owned(), text }),
             Err(error) => Err(format!("the configuration file {} can't be read: {error}", path.display())),
+        }
+    }
+
+    /// Only of a file that does not exist there is nothing to know: one that can't be reached may say which orders to spare.
+    fn read_if_there(path: &Path) -> Result<Option<Self>, String> {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Ok(_) | Err(_) => Self::read(path).map(Some),
         }
     }
 }
@@ -286,56 +330,5 @@ impl Provider for File {
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
         Toml::string(&self.text).data()
-    }
-}
-
-/// The environment, as a source of settings.
-struct Variables;
-
-impl Variables {
-    const NAME: &str = "environment";
-}
-
-impl fmt::Debug for Variables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Self::NAME)
-    }
-}
-
-impl Provider for Variables {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(Self::NAME)
-    }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        let variables = Env::prefixed(ENV_PREFIX).split("__");
-        let variables = variables.iter().map(|(key, text)| (key.into_string(), text));
-        let mut variables: Vec<(String, String)> = variables.filter(|(key, _)| is_setting(key)).collect();
-        // A table comes before those of its keys that have variables of their own.
-        variables.sort();
-        let mut settings = Dict::new();
-        for (key, text) in variables {
-            let value: Value = if TEXT.contains(&key.as_str()) || key.starts_with("orders.set.") {
-                text.into()
-            } else {
-                text.parse().unwrap_or_else(|never: std::convert::Infallible| match never {})
-            };
-            insert(&mut settings, &key, value);
-        }
-        Ok(Profile::Default.collect(settings))
-    }
-}
-
-/// Puts a value where its dotted key leads.
-fn insert(dict: &mut Dict, key: &str, value: Value) {
-    let Some((first, rest)) = key.split_once('.') else {
-        dict.insert(key.into(), value);
-        return;
-    };
-    let inner = dict.entry(first.into()).or_insert_with(|| Dict::new().into());
-    if let Value::Dict(_, inner) = inner {
-        insert(inner, rest, value);
-    } else {
-        *inner = nest(rest, value);
     }
 }

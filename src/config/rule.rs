@@ -9,6 +9,9 @@ use super::{ColumnName, Config, Deadline, Statement, Status, TableName};
 /// Longer than any calendar, in microseconds, and still within an `i64` when it is added to a time of ours.
 const FOREVER: i64 = 9_000_000_000_000_000_000;
 
+/// The name of the rule, as metrics and paths have it: there is one.
+pub const RULE: &str = "orders";
+
 /// Which orders are closed, when, and what closing one does.
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -32,6 +35,8 @@ pub struct Rule {
     pub close_sql: Vec<Statement>,
     /// Columns that the event of a closure carries; none where no events are recorded.
     pub include: Vec<ColumnName>,
+    /// The column with the trace that it goes on with, likewise.
+    pub traceparent: Option<ColumnName>,
     /// What stands before the id in an order's key.
     pub key_prefix: String,
 }
@@ -78,6 +83,7 @@ impl Rule {
             set: orders.set.clone(),
             close_sql: config.close.sql.clone(),
             include: if config.events.enabled { config.events.include.clone() } else { Vec::new() },
+            traceparent: config.events.traceparent.clone().filter(|_| config.events.enabled),
             key_prefix: config.redis.key_prefix.clone(),
         }
     }

@@ -1,9 +1,16 @@
 //! Connection URLs. They carry passwords, so neither `Debug` nor `Display` prints one.
 
-use std::{fmt, path::PathBuf};
+mod database;
+mod redis;
+mod webhook;
 
-use serde::{Deserialize, Serialize};
 use url::{Position, Url};
+
+pub use database::DatabaseUrl;
+pub use redis::{RedisAddress, RedisUrl};
+pub use webhook::WebhookUrl;
+
+use super::secret::HIDDEN;
 
 /// Parses a URL. What is wrong with it is said without quoting any of it.
 fn parsed(text: &str) -> Result<Url, String> {
@@ -27,61 +34,43 @@ fn only(known: &[&str], url: &Url) -> Result<(), String> {
     })
 }
 
-/// The parameters that the client of PostgreSQL knows.
-const POSTGRES: &[&str] = &[
+/// The parameters whose values tell no secret. A key may stand in its parameter, and `options` may hold anything.
+const SHOWN: &[&str] = &[
     "sslmode",
     "ssl-mode",
     "sslrootcert",
     "ssl-root-cert",
     "ssl-ca",
-    "sslcert",
-    "ssl-cert",
-    "sslkey",
-    "ssl-key",
+    "sslca",
     "host",
     "hostaddr",
     "port",
     "dbname",
     "user",
-    "password",
     "application_name",
-    "options",
-    "statement-cache-capacity",
-];
-
-/// Those that the client of MySQL and MariaDB knows.
-const MYSQL: &[&str] = &[
-    "ssl-mode",
-    "sslmode",
-    "ssl-ca",
-    "sslca",
-    "ssl-cert",
-    "sslcert",
-    "ssl-key",
-    "sslkey",
     "charset",
     "collation",
     "socket",
     "time-zone",
     "timezone",
     "statement-cache-capacity",
+    "db",
 ];
 
-/// A URL without its password, for logs and errors.
-fn redacted(url: &str) -> String {
+/// A URL without its password and what else may be secret in it, for logs and errors.
+fn redacted(url: &str, is_shown: impl Fn(&str) -> bool) -> String {
     let Ok(mut parsed) = Url::parse(url) else {
         return "(not a URL)".into();
     };
     if parsed.password().is_some() {
         // Fails only for URLs that can't have a password, and this one has.
-        parsed.set_password(Some("***")).ok();
+        parsed.set_password(Some(HIDDEN)).ok();
     }
-    let secret = |name: &str| ["password", "passwd", "pwd", "secret"].iter().any(|word| name.to_ascii_lowercase().contains(word));
-    if parsed.query_pairs().any(|(name, _)| secret(&name)) {
+    if parsed.query_pairs().any(|(name, _)| !is_shown(&name)) {
         let kept: Vec<(String, String)> = parsed
             .query_pairs()
             .map(|(name, value)| {
-                let value = if secret(&name) { "***".into() } else { value.into_owned() };
+                let value = if is_shown(&name) { value.into_owned() } else { HIDDEN.into() };
                 (name.into_owned(), value)
             })
             .collect();
@@ -90,182 +79,9 @@ fn redacted(url: &str) -> String {
     parsed.to_string()
 }
 
-/// The database's URL; its scheme chooses the dialect.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum DatabaseUrl {
-    /// `postgres://` or `postgresql://`.
-    Postgres(String),
-    /// `mysql://` or `mariadb://`.
-    MySql(String),
-    /// `sqlite://`.
-    Sqlite(String),
-}
-
-impl DatabaseUrl {
-    /// The whole URL, with its password.
-    #[must_use]
-    pub fn secret(&self) -> &str {
-        match self {
-            Self::Postgres(url) | Self::MySql(url) | Self::Sqlite(url) => url,
-        }
-    }
-}
-
-impl Default for DatabaseUrl {
-    fn default() -> Self {
-        Self::Sqlite("sqlite://order-closer.db".into())
-    }
-}
-
-impl TryFrom<String> for DatabaseUrl {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme).to_owned();
-        let (url, parameters) = match scheme.as_str() {
-            "sqlite" => return Ok(Self::Sqlite(text)),
-            "postgres" | "postgresql" => (Self::Postgres(text), POSTGRES),
-            "mysql" | "mariadb" => (Self::MySql(text), MYSQL),
-            _ => return Err("a database URL begins with sqlite://, postgres:// or mysql://".into()),
-        };
-        let wrong = |what: &str| {
-            format!(
-                "this {scheme} URL can't be read: {what}; write {scheme}://user:password@host:port/database, with special characters percent-encoded"
-            )
-        };
-        // Without the slashes all that follows would be a path, and shown with the password in it.
-        if !url.secret()[scheme.len()..].starts_with("://") {
-            return Err(wrong("two slashes are missing"));
-        }
-        parsed(url.secret()).and_then(|url| only(parameters, &url)).map_err(|what| wrong(&what))?;
-        Ok(url)
-    }
-}
-
-impl From<DatabaseUrl> for String {
-    fn from(url: DatabaseUrl) -> Self {
-        url.to_string()
-    }
-}
-
-impl fmt::Display for DatabaseUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(url) => f.write_str(url),
-            Self::Postgres(url) | Self::MySql(url) => f.write_str(&redacted(url)),
-        }
-    }
-}
-
-impl fmt::Debug for DatabaseUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// How Redis is reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RedisAddress {
-    /// Over TCP.
-    Tcp {
-        /// Name or address.
-        host: String,
-        /// Port.
-        port: u16,
-        /// Whether TLS is spoken.
-        tls: bool,
-    },
-    /// Through a Unix socket.
-    Unix(PathBuf),
-}
-
-/// The URL of a standalone Redis.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct RedisUrl {
-    /// Where it is.
-    pub address: RedisAddress,
-    /// The ACL user, if one is named.
-    pub username: Option<String>,
-    /// The password, if there is one.
-    pub(crate) password: Option<String>,
-    /// The database number in which keys are written and touched.
-    pub database: u8,
-    redacted: String,
-}
-
-impl Default for RedisUrl {
-    fn default() -> Self {
-        Self {
-            address: RedisAddress::Tcp { host: "127.0.0.1".into(), port: 6379, tls: false },
-            username: None,
-            password: None,
-            database: 0,
-            redacted: "redis://127.0.0.1:6379".into(),
-        }
-    }
-}
-
-impl TryFrom<String> for RedisUrl {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let wrong = |what: String| {
-            format!(
-                "this Redis URL can't be read: {what}; write redis://user:password@host:6379/0, with special characters percent-encoded"
-            )
-        };
-        let url = parsed(&text).map_err(wrong)?;
-        let mut database = None;
-        let mut username = Some(decoded(url.username())?);
-        let mut password = url.password().map(decoded).transpose()?;
-        let address = match url.scheme() {
-            scheme @ ("redis" | "rediss" | "valkey" | "valkeys") => {
-                only(&[], &url).map_err(wrong)?;
-                let path = url.path().trim_matches('/');
-                if !path.is_empty() {
-                    database = Some(path.to_owned());
-                }
-                RedisAddress::Tcp {
-                    host: match url.host() {
-                        Some(url::Host::Ipv6(address)) => address.to_string(),
-                        Some(host) => host.to_string(),
-                        None => return Err("a Redis URL names a host: redis://127.0.0.1:6379".into()),
-                    },
-                    port: url.port().unwrap_or(6379),
-                    tls: scheme.ends_with('s') && scheme != "redis",
-                }
-            }
-            "redis+unix" | "unix" => {
-                // A URL without a host has no place for a user before it.
-                only(&["db", "user", "password"], &url).map_err(wrong)?;
-                for (name, value) in url.query_pairs() {
-                    let value = Some(value.into_owned());
-                    match name.as_ref() {
-                        "db" => database = value,
-                        "user" => username = value,
-                        _ => password = value,
-                    }
-                }
-                if url.host().is_some_and(|host| !host.to_string().is_empty()) {
-                    return Err("a Redis socket URL has three slashes: redis+unix:///run/redis/redis.sock?db=0".into());
-                }
-                RedisAddress::Unix(decoded(url.path())?.into())
-            }
-            _ => return Err("a Redis URL begins with redis://, rediss:// or redis+unix://".into()),
-        };
-        let database = match database {
-            None => 0,
-            Some(number) => number.parse().map_err(|_| format!("{number:?} is not a Redis database number from 0 to 255"))?,
-        };
-        let username = username.filter(|name| !name.is_empty());
-        // A user alone is more likely a password whose colon was forgotten, and would be shown.
-        if username.is_some() && password.is_none() {
-            return Err("a Redis URL has a user and no password; write redis://:password@host or redis://user:password@host".into());
-        }
-        Ok(Self { address, username, password, database, redacted: redacted(&text) })
-    }
+/// Whether a parameter's value may be shown.
+fn is_shown(name: &str) -> bool {
+    SHOWN.contains(&name)
 }
 
 fn decoded(text: &str) -> Result<String, String> {
@@ -283,82 +99,4 @@ fn decoded(text: &str) -> Result<String, String> {
         bytes.push(u8::try_from(high * 16 + low).unwrap_or(u8::MAX));
     }
     String::from_utf8(bytes).map_err(|_| "percent-encoded text in a URL must be UTF-8".into())
-}
-
-impl From<RedisUrl> for String {
-    fn from(url: RedisUrl) -> Self {
-        url.redacted
-    }
-}
-
-impl fmt::Display for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.redacted)
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// The URL of a webhook. Whatever may be a secret in it is hidden: all but scheme, host and port.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct WebhookUrl(Url);
-
-impl WebhookUrl {
-    /// The whole URL.
-    #[must_use]
-    pub fn secret(&self) -> &Url {
-        &self.0
-    }
-
-    /// Whether what is sent can be read on its way: neither TLS, nor this host alone.
-    #[must_use]
-    pub fn is_readable(&self) -> bool {
-        let local = match self.0.host() {
-            Some(url::Host::Domain(name)) => name == "localhost",
-            Some(url::Host::Ipv4(address)) => address.is_loopback(),
-            Some(url::Host::Ipv6(address)) => address.is_loopback(),
-            None => false,
-        };
-        self.0.scheme() == "http" && !local
-    }
-}
-
-impl TryFrom<String> for WebhookUrl {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let url = parsed(&text).map_err(|what| format!("this webhook URL can't be read: {what}; write https://host/path"))?;
-        match url.scheme() {
-            "http" | "https" => Ok(Self(url)),
-            _ => Err("a webhook URL begins with https:// or http://".into()),
-        }
-    }
-}
-
-impl From<WebhookUrl> for String {
-    fn from(url: WebhookUrl) -> Self {
-        url.to_string()
-    }
-}
-
-impl fmt::Display for WebhookUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(url) = self;
-        write!(f, "{}://{}", url.scheme(), url.host_str().unwrap_or_default())?;
-        if let Some(port) = url.port() {
-            write!(f, ":{port}")?;
-        }
-        f.write_str(if url.path() == "/" && url.query().is_none() { "/" } else { "/***" })
-    }
-}
-
-impl fmt::Debug for WebhookUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }

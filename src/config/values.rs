@@ -1,8 +1,14 @@
 //! Values with a meaning, parsed as they are read.
+//!
+//! Their errors are sentences without a subject, "is not …": whoever reports one says which setting it is about, and quotes
+//! the text where that may be quoted.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+
+/// The longest length of time that is taken, 100 years: with it every clock and every database can still reckon.
+const LONGEST: Duration = Duration::from_hours(100 * 8_766);
 
 /// A length of time with its unit: `"30s"`, `"5m"`, `"1500ms"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,12 +39,11 @@ impl std::str::FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text).map(Self).map_err(|_| {
-            format!(
-                "{} is not a length of time such as \"30s\", \"5m\" or \"500ms\"",
-                if text.contains("://") { "a URL".into() } else { format!("{text:?}") }
-            )
-        })
+        let span = humantime::parse_duration(text).map_err(|_| "is not a length of time such as \"30s\", \"5m\" or \"500ms\"")?;
+        if span > LONGEST {
+            return Err("is longer than 100 years".into());
+        }
+        Ok(Self(span))
     }
 }
 
@@ -106,7 +111,7 @@ impl std::str::FromStr for Oldest {
         if text == "none" {
             return Ok(Self(None));
         }
-        text.parse().map(|span| Self(Some(span))).map_err(|error: String| format!("{error}, nor \"none\""))
+        text.parse().map(|span| Self(Some(span))).map_err(|error: String| format!("{error}; \"none\" sets no limit"))
     }
 }
 
@@ -178,7 +183,7 @@ impl<'de> Deserialize<'de> for Status {
             Shape::Integer(number) => Ok(Self::Integer(number)),
             // Statuses become literals in the SQL, so that partial indexes on them can be used.
             Shape::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
-                Err(serde::de::Error::custom(format!("the status {text:?} is empty or has quotes, backslashes or control characters")))
+                Err(serde::de::Error::custom("is empty or has quotes, backslashes or control characters"))
             }
             Shape::Text(text) => Ok(Self::Text(text)),
         }
@@ -251,7 +256,7 @@ impl TryFrom<String> for ColumnName {
         let mut parts = identifiers(&text)?;
         match (parts.pop(), parts.pop()) {
             (Some(name), None) => Ok(Self(name)),
-            _ => Err(format!("{text:?} is not the name of one column")),
+            _ => Err("is not the name of one column".into()),
         }
     }
 }
@@ -291,7 +296,7 @@ impl TryFrom<String> for TableName {
         let mut parts = identifiers(&text)?;
         match (parts.pop(), parts.pop(), parts.pop()) {
             (Some(name), schema, None) => Ok(Self { schema, name }),
-            _ => Err(format!("{text:?} is not a table name such as orders, shop.orders or shop.\"order\"")),
+            _ => Err("is not a table name such as orders, shop.orders or shop.\"order\"".into()),
         }
     }
 }
@@ -318,17 +323,17 @@ fn identifiers(text: &str) -> Result<Vec<String>, String> {
     let mut rest = text;
     loop {
         let (part, after) = match rest.chars().next() {
-            Some(quote @ ('"' | '`')) => rest[1..].split_once(quote).ok_or_else(|| format!("{text:?} has a quote that does not close"))?,
+            Some(quote @ ('"' | '`')) => rest[1..].split_once(quote).ok_or("has a quote that does not close")?,
             _ => rest.split_at(rest.find('.').unwrap_or(rest.len())),
         };
         if part.is_empty() || part.contains(['"', '`', '\'', ';']) || part.contains(char::is_control) {
-            return Err(format!("{text:?} is not a name: a part is empty or has quotes, semicolons or control characters"));
+            return Err("is not a name: a part is empty or has quotes, semicolons or control characters".into());
         }
         parts.push(part.to_owned());
         match after.strip_prefix('.') {
             Some(next) => rest = next,
             None if after.is_empty() => return Ok(parts),
-            None => return Err(format!("{text:?} is not a name: something follows a closing quote")),
+            None => return Err("is not a name: something follows a closing quote".into()),
         }
     }
 }
@@ -347,7 +352,7 @@ impl TryFrom<String> for TimeZone {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a time zone such as \"+08:00\", \"UTC\" or \"Asia/Shanghai\"");
+        let wrong = || "is not a time zone such as \"+08:00\", \"UTC\" or \"Asia/Shanghai\"".to_owned();
         if let Some(sign @ ('+' | '-')) = text.chars().next() {
             let (hours, minutes) = text[1..].split_once(':').ok_or_else(wrong)?;
             let digits = |part: &str, max: i32| match part.parse::<i32>() {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::Result;
 use crate::{
     order::OrderId,
-    store::{Fields, Link, Outbox, Words, finish, listed, unexpected},
+    store::{Fields, Link, Outbox, finish, listed, unexpected},
 };
 
 /// A closure, as it was recorded.
@@ -30,6 +30,8 @@ pub struct Event {
     pub instance: String,
     /// The order's columns that `events.include` names, as a JSON object.
     pub data: Box<RawValue>,
+    /// The trace that it goes on with.
+    pub traceparent: Option<String>,
 }
 
 /// Which events to read.
@@ -59,10 +61,11 @@ pub struct Pruned {
 }
 
 /// The columns of [`event`], of a table called e.
-pub(super) fn columns(words: &Words) -> String {
+pub(super) fn columns(outbox: &Outbox) -> String {
     format!(
-        "CAST(e.id AS CHAR(36)), e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}",
-        data = words.data_text
+        "CAST(e.id AS CHAR(36)), e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}",
+        data = outbox.words.data_text,
+        traceparent = outbox.traceparent()
     )
 }
 
@@ -76,6 +79,7 @@ pub(super) fn event(fields: &mut Fields) -> Result<Event> {
         trigger: fields.text()?,
         instance: fields.text()?,
         data: RawValue::from_string(fields.text()?).map_err(|error| unexpected(&format!("no JSON ({error})")))?,
+        traceparent: fields.optional_text()?,
     })
 }
 
@@ -114,7 +118,7 @@ impl Outbox {
         // In: ?1 how many, ?2 an order. Out: events in the order of time.
         let select = self.words.passing(&format!(
             "SELECT {} FROM {} e WHERE {} ORDER BY e.id LIMIT ?1",
-            columns(&self.words),
+            columns(self),
             self.words.events(),
             conditions.join(" AND ")
         ));

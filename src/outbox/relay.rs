@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Answer, Claimed, Courier, Event, Failed, Note, Pick, Rest, Settled, State, Wish,
+    Answer, Claimed, Courier, Event, Failed, Note, Pick, Rest, Settled, State, Want,
     breaker::{Breaker, Recovery},
 };
 use crate::{
@@ -93,6 +93,8 @@ struct Hand {
     /// When to look again for what has failed before.
     look_again: Instant,
     observed: Option<Instant>,
+    /// Whether the states of targets can't be kept.
+    stateless: bool,
     /// When a success, or a failure, was noted of the target last.
     noted: [Option<Instant>; 2],
     turn: bool,
@@ -121,6 +123,7 @@ impl Hand {
             more: true,
             look_again: Instant::now(),
             observed: None,
+            stateless: false,
             noted: [None; 2],
             turn: false,
             pass: Pass::default(),
@@ -179,13 +182,25 @@ impl Relay {
 
     /// Notes what came of deliveries, and begins new ones as far as there is room.
     async fn work(&self, hand: &mut Hand) -> Result<(), StoreError> {
-        if hand.observed.is_none_or(|at| at.elapsed() >= OBSERVING) {
+        if !hand.stateless && hand.observed.is_none_or(|at| at.elapsed() >= OBSERVING) {
             self.exchange(Vec::new(), hand).await?;
-            self.observe(hand).await?;
+            match self.observe(hand).await {
+                // Events are told all the same.
+                Err(StoreError::Rejected(reason)) => {
+                    let target = self.courier.target().name();
+                    error!(
+                        to = target,
+                        reason, "the states of targets can't be kept; grant SELECT, INSERT, UPDATE and DELETE on order_closer_targets"
+                    );
+                    hand.stateless = true;
+                    hand.observed = Some(Instant::now());
+                }
+                observed => observed?,
+            }
         }
         self.bring_forward(hand).await?;
-        let wishes = if hand.more { self.wishes(hand) } else { Vec::new() };
-        self.exchange(wishes, hand).await
+        let wants = if hand.more { self.wants(hand) } else { Vec::new() };
+        self.exchange(wants, hand).await
     }
 
     /// How many deliveries may begin now.
@@ -194,9 +209,9 @@ impl Relay {
     }
 
     /// What to begin: of what has failed before, and of what was never tried.
-    fn wishes(&self, hand: &mut Hand) -> Vec<Wish> {
+    fn wants(&self, hand: &mut Hand) -> Vec<Want> {
         let room = self.room(hand);
-        let wish = |pick, total| Wish { pick, total };
+        let want = |pick, total| Want { pick, total };
         if room == 0 {
             return Vec::new();
         }
@@ -204,32 +219,35 @@ impl Relay {
             // Where there is room for one only, each of them in turn.
             hand.turn = !hand.turn;
             let first = if room > 1 || hand.turn { Pick::Newest } else { Pick::Again };
-            return vec![wish(first, 1), wish(Pick::Oldest, 2.min(room)), wish(Pick::Again, room)];
+            return vec![want(first, 1), want(Pick::Oldest, 2.min(room)), want(Pick::Again, room)];
         }
         hand.turn = hand.breaker.is_failing() && !hand.turn;
-        let new = wish(if hand.turn { Pick::Newest } else { Pick::Oldest }, room);
+        let new = want(if hand.turn { Pick::Newest } else { Pick::Oldest }, room);
         if hand.look_again > Instant::now() {
             return vec![new];
         }
         let share = (self.courier.target().concurrency() / 4).max(1);
-        let again = wish(Pick::Again, share.saturating_sub(hand.again).min(room));
+        let again = want(Pick::Again, share.saturating_sub(hand.again).min(room));
         // What nobody else needs it may have, but for the room that the next new one needs.
-        vec![again, new, wish(Pick::Again, room.saturating_sub(share))]
+        vec![again, new, want(Pick::Again, room.saturating_sub(share))]
     }
 
     /// Notes what came of deliveries, claims others, and begins them.
-    async fn exchange(&self, wishes: Vec<Wish>, hand: &mut Hand) -> Result<(), StoreError> {
-        if wishes.is_empty() && hand.settled.is_empty() {
+    async fn exchange(&self, wants: Vec<Want>, hand: &mut Hand) -> Result<(), StoreError> {
+        if hand.stateless {
+            hand.settled.notes.clear();
+        }
+        if wants.is_empty() && hand.settled.is_empty() {
             return Ok(());
         }
         let target = self.courier.target();
-        let claimed = self.outbox.exchange(target.name(), &instance(), target.timeout() + NOTING, &hand.settled, &wishes).await?;
+        let claimed = self.outbox.exchange(target.name(), &instance(), target.timeout() + NOTING, &hand.settled, &wants).await?;
         let Settled { delivered, failed, .. } = std::mem::take(&mut hand.settled);
         if !delivered.is_empty() || !failed.is_empty() {
             debug!(to = target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");
         }
         let mut total = 0;
-        for (Wish { pick, total: wanted }, claimed) in wishes.iter().zip(claimed) {
+        for (Want { pick, total: wanted }, claimed) in wants.iter().zip(claimed) {
             let is_all = total + claimed.len() < *wanted;
             total += claimed.len();
             if *pick != Pick::Again {

@@ -80,10 +80,10 @@ pub trait Target: fmt::Debug + Send + Sync {
 pub fn couriers(config: &Config) -> Result<Vec<Courier>, String> {
     let mut couriers = Vec::new();
     for webhook in &config.events.webhooks {
-        couriers.push(Courier::of(|| Endpoint::new(webhook))?);
+        couriers.push(Courier::of(|| Endpoint::new(webhook, &config.events.source))?);
     }
     if let Some(stream) = &config.events.stream {
-        couriers.push(Courier::of(|| Entries::new(&config.redis, stream))?);
+        couriers.push(Courier::of(|| Entries::new(&config.redis, stream, &config.events.source))?);
     }
     Ok(couriers)
 }

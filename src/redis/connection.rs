@@ -96,7 +96,7 @@ impl Connection {
         let config = ClientConfig {
             server,
             username: redis.url.username.as_deref().map(inline),
-            password: redis.url.password.as_deref().map(inline),
+            password: redis.url.password.as_ref().map(|password| inline(password.reveal())),
             tls: if tls { Some(tls_connector(redis)?.into()) } else { None },
             // A subscribed connection still answers commands only in RESP3.
             version: RespVersion::RESP3,

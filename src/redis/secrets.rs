@@ -1,7 +1,7 @@
 //! Takes our password out of whatever a server says.
 
 use super::connection::inline;
-use crate::config::Redis;
+use crate::config::{Redis, Secret};
 
 /// What stands where a password was.
 const HIDDEN: &str = "***";
@@ -12,7 +12,7 @@ pub(super) struct Secrets(Vec<String>);
 
 impl Secrets {
     pub(super) fn of(redis: &Redis) -> Self {
-        let Some(password) = redis.url.password.as_deref().filter(|password| !password.is_empty()) else {
+        let Some(password) = redis.url.password.as_ref().map(Secret::reveal).filter(|password| !password.is_empty()) else {
             return Self::default();
         };
         let mut forms = vec![

@@ -33,8 +33,8 @@ pub struct Catalogue {
     pub id_index: IndexAdvice,
     /// Whether that index is unique.
     pub id_is_unique: bool,
-    /// A deadline of an unpaid order, if there is any.
-    pub sample: Option<SampleDeadline>,
+    /// Deadlines of unpaid orders, a few; first those that are understood as one.
+    pub samples: Vec<SampleDeadline>,
     /// An unpaid order that the sweep comes across after its deadline only, for its text has a zone further east
     /// than the one by which the sweep goes.
     pub swept_late: Option<SampleDeadline>,
@@ -144,6 +144,8 @@ pub enum Oddity {
 pub(super) struct Described {
     /// Id, status and deadline.
     pub(super) columns: [MappedColumn; 3],
+    /// The names of all columns of the table.
+    pub(super) names: Vec<String>,
     pub(super) time_zone: String,
     pub(super) zone_matters: bool,
     pub(super) obstacles: Vec<Obstacle>,
@@ -172,10 +174,10 @@ impl Described {
         let column = |key, column: &C| MappedColumn { key, name: column.name().to_owned(), type_name: column.declared() };
         let Mapped { id, status, deadline, .. } = mapped;
         let columns = [column("orders.id", id), column("orders.status", status), column("orders.deadline.column", deadline)];
-        Self { columns, time_zone, zone_matters, obstacles }
+        Self { columns, names: mapped.names.clone(), time_zone, zone_matters, obstacles }
     }
 
-    pub(super) fn catalogue(&self, clock: ClockReading, sample: Option<SampleDeadline>, findings: Findings) -> Catalogue {
+    pub(super) fn catalogue(&self, clock: ClockReading, samples: Vec<SampleDeadline>, findings: Findings) -> Catalogue {
         let Findings {
             product,
             table,
@@ -207,7 +209,7 @@ impl Described {
             columns: self.columns.to_vec(),
             time_zone: self.time_zone.clone(),
             zone_matters: self.zone_matters,
-            sample,
+            samples,
             swept_late,
             odd_deadlines,
         }

@@ -47,8 +47,9 @@ pub(super) struct Plan<D: Dialect> {
     pub(super) closing: String,
     /// What every other new session runs first.
     pub(super) reading: String,
-    /// How long a statement may take.
+    /// How long a statement may take, and how long one that only reads.
     pub(super) timeout: Duration,
+    pub(super) reading_timeout: Duration,
     /// For how long a connection may be idle.
     pub(super) idle: Option<Duration>,
     /// For how long a connection is used; only where all transactions share one.
@@ -64,6 +65,7 @@ pub(super) struct Connections<D: Dialect> {
     /// What a connection of [`Self::reading`] runs first.
     set_up: String,
     timeout: Duration,
+    reading_timeout: Duration,
     acquire: Duration,
     /// How many connections for closing have been made.
     made: Arc<AtomicU64>,
@@ -79,7 +81,7 @@ impl<D: Dialect> fmt::Debug for Connections<D> {
 impl<D: Dialect> Connections<D> {
     /// Connects when it must.
     pub(super) fn new(plan: Plan<D>, settings: &Settings) -> Self {
-        let Plan { options, closing, reading, timeout, idle, one_writer_for } = plan;
+        let Plan { options, closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
         let acquire = settings.acquire_timeout();
         let made = Arc::new(AtomicU64::new(0));
         let pool = |size: usize, set_up: String, count: bool| {
@@ -90,25 +92,25 @@ impl<D: Dialect> Connections<D> {
             .idle_timeout(idle.unwrap_or(Duration::from_mins(10)))
             .max_lifetime(one_writer_for.unwrap_or(Duration::from_mins(30)))
         };
-        // Two more for orders that are tried alone, and four for what takes long.
-        let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 6 };
+        // Two more for orders that are tried alone, four for what takes long, and two for orders that somebody asks for.
+        let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 8 };
         let closing = pool(workers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
-        // The sweep, the look-ahead, the pruner, and whoever asks.
-        let readers = pool(4, reading.clone(), false);
+        // The sweep, the look-ahead, the pruner, whoever asks, and whoever counts.
+        let readers = pool(5, reading.clone(), false);
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
-        Self { closing, reading: readers, writer, set_up: reading, timeout, acquire, made, refused: Arc::default() }
+        Self { closing, reading: readers, writer, set_up: reading, timeout, reading_timeout, acquire, made, refused: Arc::default() }
     }
 
     /// Further connections, which nobody else uses.
     pub(super) fn apart(self: &Arc<Self>, size: usize) -> Apart<D> {
         let options = (*self.reading.connect_options()).clone();
-        let pool = pool_options::<D>(size, self.set_up.clone(), self.acquire, || {});
-        let pool = match &self.writer {
-            Some((_, kept)) => pool.max_lifetime(*kept).test_before_acquire(false),
-            None => pool,
-        };
+        let reading = self.reading.options();
+        let pool = pool_options::<D>(size, self.set_up.clone(), self.acquire, || {})
+            .idle_timeout(reading.get_idle_timeout())
+            .max_lifetime(reading.get_max_lifetime())
+            .test_before_acquire(reading.get_test_before_acquire());
         Apart { store: Arc::clone(self), pool: pool.connect_lazy_with(options) }
     }
 
@@ -128,9 +130,9 @@ impl<D: Dialect> Connections<D> {
         acquiring.await
     }
 
-    async fn session(&self, pool: &Pool<D::Driver>) -> Result<Session<D>, StoreError> {
+    async fn session(&self, pool: &Pool<D::Driver>, timeout: Duration) -> Result<Session<D>, StoreError> {
         let connection = self.acquire(pool).await.map_err(sorted::<D>)?;
-        Ok(Session::new(connection, self.timeout, &self.refused))
+        Ok(Session::new(connection, timeout, &self.refused))
     }
 
     /// Makes a first connection; an error is the driver's own.
@@ -147,7 +149,7 @@ impl<D: Dialect> Connections<D> {
 
     /// A session that only reads.
     pub(super) async fn read(&self) -> Result<Session<D>, StoreError> {
-        self.session(&self.reading).await
+        self.session(&self.reading, self.reading_timeout).await
     }
 
     /// A session in a transaction that closes orders.
@@ -164,7 +166,7 @@ impl<D: Dialect> Connections<D> {
     async fn writable(&self, limits: Limits) -> Result<Session<D>, StoreError> {
         loop {
             let made = self.made.load(Ordering::Relaxed);
-            let mut session = self.session(&self.closing).await?;
+            let mut session = self.session(&self.closing, self.timeout).await?;
             let refused = self.refused.load(Ordering::Relaxed);
             session.limited(D::LIMITED_BY_TIME && limits.wait != LockWait::Patiently);
             let begun = tokio::time::timeout(ANSWER, session.begin(D::begin(limits, refused))).await;
@@ -186,7 +188,7 @@ impl<D: Dialect> Connections<D> {
         let mut home = Arc::clone(shared).lock_owned().await;
         let mut session = match home.take().filter(|session| session.age() < kept) {
             Some(session) => session,
-            None => self.session(&self.closing).await?,
+            None => self.session(&self.closing, self.timeout).await?,
         };
         session.returns_to(home);
         session.begin(D::begin(limits, false)).await?;
@@ -199,7 +201,7 @@ impl<D: Dialect> Connections<D> {
         let session = match self.writer {
             Some(_) => self.begin(Limits::BRIEF).await?,
             None => {
-                let mut session = self.session(pool).await?;
+                let mut session = self.session(pool, self.reading_timeout).await?;
                 session.begin(D::BEGIN.into_sql_str()).await?;
                 session
             }
@@ -283,7 +285,7 @@ impl<D: Dialect> Backend for Arc<Connections<D>> {
 #[async_trait]
 impl<D: Dialect> Backend for Apart<D> {
     async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
-        Ok(Box::new(self.store.session(&self.pool).await?))
+        Ok(Box::new(self.store.session(&self.pool, self.store.reading_timeout).await?))
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {

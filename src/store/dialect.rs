@@ -48,6 +48,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Checks at once what would be checked at the commit, where there is such a thing.
     const CHECK_DEFERRED: Option<&'static str> = None;
 
+    /// Whether a statement that fails leaves its transaction to a savepoint or to nothing.
+    const FAILS_WHOLE: bool = false;
+
     /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
     const LIMITED_BY_TIME: bool = false;
 
@@ -123,6 +126,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// As the database says, sorted.
     async fn without_transactions(&self, _: &mut Session<Self>, _: &Self::Table, _: &Rule) -> Result<Option<String>, StoreError> {
         Ok(None)
+    }
+
+    /// The GRANTs, each a statement, of all rights to tables that this user lacks for closing; none where there are no rights.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn lacking_rights(_: &mut Session<Self>, _: &Rule, _: &config::Events) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// A statement of ours on a list of ids, as its fragments are written.
@@ -263,4 +274,6 @@ pub(super) struct Fragments {
     pub(super) order: String,
     /// The JSON object, as text, of the columns that events carry.
     pub(super) included: Option<String>,
+    /// The trace that they go on with, as text.
+    pub(super) traceparent: Option<String>,
 }

@@ -58,6 +58,9 @@ pub(super) trait Driver: Database {
     /// A column that holds text.
     fn text(row: &Self::Row, at: usize) -> Result<Option<String>>;
 
+    /// The bytes of a column that holds text, whatever they are.
+    fn bytes(row: &Self::Row, at: usize) -> Result<Option<Vec<u8>>>;
+
     /// A column that holds a whole number.
     fn number(row: &Self::Row, at: usize) -> Result<Option<i64>>;
 }
@@ -91,6 +94,10 @@ macro_rules! drivers {
                 row.try_get(at)
             }
 
+            fn bytes(row: &Self::Row, at: usize) -> Result<Option<Vec<u8>>> {
+                row.try_get_unchecked(at)
+            }
+
             fn number(row: &Self::Row, at: usize) -> Result<Option<i64>> {
                 row.try_get(at)
             }
@@ -117,6 +124,10 @@ impl<'r, D: Driver> Columns<'r, D> {
 
     pub(super) fn optional_text(&mut self) -> Result<Option<String>> {
         D::text(self.row, self.next())
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Option<Vec<u8>>> {
+        D::bytes(self.row, self.next())
     }
 
     pub(super) fn text(&mut self) -> Result<String> {

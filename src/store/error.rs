@@ -2,6 +2,8 @@
 
 use sqlx::error::DatabaseError;
 
+use crate::{config::DatabaseUrl, store::similar::did_you_mean};
+
 /// Why a statement failed, as what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -17,9 +19,32 @@ pub enum StoreError {
     /// The database can't be used at the moment; wait, and back off.
     #[error("database unavailable: {0}")]
     Unavailable(String),
+    /// The database lets this user not in, or not write, or is not there: its configuration has to change, or ours.
+    #[error("{reason}")]
+    Refused {
+        /// What the database says.
+        reason: String,
+        /// The setting or the SQL that ends it.
+        cure: String,
+    },
     /// The database refuses this statement for these orders; find the one that causes it.
     #[error("rejected by the database: {0}")]
     Rejected(String),
+}
+
+impl StoreError {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conflict(_) => "conflict",
+            Self::Locked(_) => "locked",
+            Self::TimedOut(_) => "timed_out",
+            Self::Unavailable(_) => "unavailable",
+            Self::Rejected(_) => "rejected",
+            Self::Refused { .. } => "refused",
+        }
+    }
 }
 
 /// What in the configuration does not fit the database, and what would.
@@ -47,7 +72,7 @@ pub enum OpenError {
 impl OpenError {
     /// What ends it while the configuration stays as it is; `None` where nothing can.
     #[must_use]
-    pub fn cure(&self) -> Option<&'static str> {
+    pub fn cure(&self) -> Option<&str> {
         match self {
             Self::Misfit(_) => None,
             Self::Missing(_) => Some("create it, or correct the setting that names it and start again"),
@@ -61,26 +86,27 @@ impl OpenError {
     #[must_use]
     pub fn needs_a_hand(&self) -> bool {
         match self {
-            Self::Misfit(_) | Self::Missing(_) | Self::Zone(_) | Self::Store(StoreError::Rejected(_)) => true,
-            Self::Store(StoreError::Unavailable(text)) => is_login(code(text)) || is_no_database(code(text)),
-            Self::Store(StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_)) => false,
+            Self::Misfit(_) | Self::Missing(_) | Self::Zone(_) => true,
+            Self::Store(StoreError::Rejected(_) | StoreError::Refused { .. }) => true,
+            Self::Store(StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_)) => false,
         }
     }
-}
-
-/// A wrong user or password, or a user who may not log in from here.
-fn is_login(code: &str) -> bool {
-    code.starts_with("28")
-}
-
-/// No such database, or none for this user, in PostgreSQL and in MySQL.
-fn is_no_database(code: &str) -> bool {
-    code == "3D000" || code == "42000"
 }
 
 /// Whether a statement could not even be parsed, which no right and no table changes.
 fn is_bad_syntax(text: &str) -> bool {
     ["syntax error", "error in your SQL syntax", "incomplete input"].iter().any(|words| text.contains(words))
+}
+
+/// The column that is not there, by an error's text: `column o.due does not exist`, `Unknown column 'o.due' in 'WHERE'`,
+/// `no such column: o.due`.
+fn unknown_column(text: &str) -> Option<&str> {
+    let (_, named) = text.split_once("nknown column ").or_else(|| text.split_once("no such column: ")).or_else(|| {
+        let (_, named) = text.split_once("column ")?;
+        text.contains("(42703)").then_some(("", named))
+    })?;
+    let name = named.split_whitespace().next()?.trim_matches(['\'', '"']);
+    name.rsplit('.').next().map(|name| name.trim_matches(['\'', '"']))
 }
 
 /// The class of a database's own error; each dialect reads its own codes.
@@ -89,6 +115,8 @@ pub(super) enum Class {
     Locked,
     TimedOut,
     Unavailable,
+    /// With what ends it.
+    Refused(String),
     Rejected,
 }
 
@@ -103,6 +131,7 @@ pub(super) fn sort(error: &sqlx::Error, classify: impl Fn(&dyn DatabaseError) ->
             Class::Locked => StoreError::Locked(text),
             Class::TimedOut => StoreError::TimedOut(text),
             Class::Unavailable => StoreError::Unavailable(text),
+            Class::Refused(cure) => StoreError::Refused { reason: text, cure },
             Class::Rejected => StoreError::Rejected(text),
         },
         Error::ColumnDecode { .. }
@@ -137,7 +166,7 @@ fn code(text: &str) -> &str {
 impl StoreError {
     /// What a hand can do about it.
     #[must_use]
-    pub fn cure(&self) -> &'static str {
+    pub fn cure(&self) -> &str {
         match self {
             Self::Conflict(_) | Self::Locked(_) => "end the transaction that holds the table",
             Self::TimedOut(_) => "see what keeps the database busy, or set a longer database.timeout",
@@ -145,13 +174,17 @@ impl StoreError {
                 "grant this user SELECT and UPDATE on the tables named in orders and close.sql, or correct orders.set, orders.filter and \
                  close.sql and start again"
             }
-            Self::Unavailable(text) => match code(text) {
-                code if is_login(code) => "correct the user and the password in database.url and start again, or let this user log in",
-                code if is_no_database(code) => {
-                    "create the database that database.url names and let this user use it, or correct database.url and start again"
-                }
-                _ => "start the database, or correct database.url and start again",
-            },
+            Self::Refused { cure, .. } => cure,
+            Self::Unavailable(_) => "start the database, or correct database.url and start again",
+        }
+    }
+
+    /// The same, said of the database behind this URL.
+    pub(super) fn of(self, url: &DatabaseUrl) -> Self {
+        match self {
+            Self::Unavailable(reason) => Self::Unavailable(format!("{url}: {reason}")),
+            Self::Refused { reason, cure } => Self::Refused { reason: format!("{url}: {reason}"), cure },
+            Self::Conflict(_) | Self::Locked(_) | Self::TimedOut(_) | Self::Rejected(_) => self,
         }
     }
 
@@ -162,6 +195,19 @@ impl StoreError {
         let code = code(text);
         let sqlstate = code.len() == 5 && code.starts_with("42");
         sqlstate || code == "1" || text.contains("no partition of relation") || text.contains("has no partition for value")
+    }
+
+    /// The same with a column that was perhaps meant, where the refusal names one that is not there; `columns` are those of the
+    /// orders.
+    #[must_use]
+    pub(super) fn about(self, columns: &[String]) -> Self {
+        match self {
+            Self::Rejected(text) => match unknown_column(&text) {
+                Some(name) => Self::Rejected(format!("{text}{}", did_you_mean(name, columns.iter().map(String::as_str)))),
+                None => Self::Rejected(text),
+            },
+            Self::Conflict(_) | Self::Locked(_) | Self::TimedOut(_) | Self::Unavailable(_) | Self::Refused { .. } => self,
+        }
     }
 
     /// What to say of an id that should have one row.

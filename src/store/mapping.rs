@@ -2,7 +2,7 @@
 
 use crate::{
     config::{ColumnName, Rule, Status},
-    store::{Misfit, OpenError},
+    store::{Misfit, OpenError, similar::did_you_mean},
 };
 
 /// Deadlines before this many seconds since 1970 (the start of 1971) are no deadlines: zero dates, zeros
@@ -44,6 +44,8 @@ pub(super) struct Mapped<C> {
     pub(super) deadline: C,
     /// What events carry, by the names in the configuration.
     pub(super) included: Vec<(String, C)>,
+    /// The names of all.
+    pub(super) names: Vec<String>,
 }
 
 impl<C: Column> Mapped<C> {
@@ -57,7 +59,12 @@ impl<C: Column> Mapped<C> {
             let is_it = |column: &&C| column.name() == name || (fold_case && column.name().eq_ignore_ascii_case(name));
             columns.iter().find(is_it).cloned().ok_or_else(|| {
                 let existing: Vec<&str> = columns.iter().map(Column::name).collect();
-                let missing = format!("{key} is {name:?}, but the table {} has no such column; it has {}", rule.table, existing.join(", "));
+                let missing = format!(
+                    "{key} is {name:?}, but the table {} has no such column{}; it has {}",
+                    rule.table,
+                    did_you_mean(name, existing.iter().copied()),
+                    existing.join(", ")
+                );
                 OpenError::Missing(Misfit(missing))
             })
         };
@@ -70,7 +77,9 @@ impl<C: Column> Mapped<C> {
                 .iter()
                 .map(|name| Ok((name.to_string(), find("events.include", name)?)))
                 .collect::<Result<_, OpenError>>()?,
+            names: columns.iter().map(|column| column.name().to_owned()).collect(),
         };
+        rule.traceparent.iter().try_for_each(|column| find("events.traceparent", column).map(drop))?;
         rule.set.keys().try_for_each(|column| find("orders.set", column).map(drop))?;
         Ok(mapped)
     }

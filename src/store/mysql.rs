@@ -9,6 +9,7 @@ mod deadline;
 mod ids;
 mod login;
 mod own;
+mod rights;
 mod statements;
 mod zone;
 
@@ -22,7 +23,7 @@ use sqlx::{
 };
 
 use crate::{
-    config::{Database, Rule, TimeZone},
+    config::{Database, Events, Rule, TimeZone},
     store::{
         Limits, LockWait, Misfit, OpenError, Settings, StoreError,
         catalogue::Findings,
@@ -53,6 +54,12 @@ fn set_up(timeout: Duration) -> String {
          /*M!100300 , SESSION idle_transaction_timeout = 5, SESSION max_statement_time = {} */",
         timeout.as_secs_f64()
     )
+}
+
+/// The same of a session that only reads: MySQL has such a limit for what reads alone. MariaDB passes over comments with such
+/// a number.
+fn set_up_reading(timeout: Duration) -> String {
+    format!("{} /*!80000 , SESSION max_execution_time = {} */", set_up(timeout), timeout.as_millis())
 }
 
 /// How long a statement of a closure may take that is not to end sooner; the driver may give it up before.
@@ -103,8 +110,9 @@ impl Dialect for MySql {
             Some(_) => None,
         };
         let dialect = Self { time_zone: database.time_zone.clone(), servers_zone, options: options.clone(), timeout };
-        let plan =
-            Plan { options, closing: set_up(timeout), reading: set_up(timeout), timeout, idle: Some(POOL_IDLE), one_writer_for: None };
+        let reading_timeout = timeout.min(settings.reading);
+        let (closing, reading) = (set_up(timeout), set_up_reading(reading_timeout));
+        let plan = Plan { options, closing, reading, timeout, reading_timeout, idle: Some(POOL_IDLE), one_writer_for: None };
         Ok((dialect, plan))
     }
 
@@ -158,18 +166,19 @@ impl Dialect for MySql {
     /// <https://mariadb.com/kb/en/mariadb-error-code-reference/>.
     fn classify(error: &dyn DatabaseError) -> Class {
         match number(error) {
+            number if let Some(cure) = login::cure(number, error.message()) => Class::Refused(cure),
             // Deadlock, a row or a table changed under its statement, a statement that is to be prepared again.
             1213 | 1020 | 1412 | 1615 => Class::Conflict,
             // Lock wait timeout, a row that was not to be waited for.
             1205 | 3572 => Class::Locked,
             // Limits on the time of a statement.
             1969 | 3024 => Class::TimedOut,
-            // Disk full, out of memory, too many connections, handshake and access, no such database, packets (but one that
+            // Disk full, out of memory, too many connections, handshake, packets (but one that
             // is too large may be made smaller), shutdown, killed by an operator or a limit, too many prepared statements.
-            1021 | 1037 | 1038 | 1040..=1045 | 1047 | 1049 | 1053 | 1077..=1080 | 1114 | 1129 | 1130 | 1152 | 1154..=1161 | 1184 | 1203 | 1226 | 1251
+            1021 | 1037 | 1038 | 1040..=1043 | 1047 | 1053 | 1077..=1080 | 1114 | 1129 | 1152 | 1154..=1161 | 1184 | 1203 | 1226 | 1251
             | 1317 | 1461
-            // A replica, read-only or on its way to becoming one; passwords that expired; locked accounts.
-            | 1290 | 1792 | 1820 | 1836 | 1862 | 1927 | 2000..=2999 | 3032 | 3100 | 3101 | 3118 | 3168 | 3169 | 3879 | 4031 | 4151
+            // A replica, read-only or on its way to becoming one.
+            | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3101 | 3168 | 3169 | 3879 | 4031
             // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
             | 1176 => Class::Unavailable,
             _ => Class::Rejected,
@@ -200,6 +209,10 @@ impl Dialect for MySql {
 
     async fn without_transactions(&self, session: &mut Session<Self>, orders: &Orders, rule: &Rule) -> Result<Option<String>, StoreError> {
         catalogue::without_transactions(session, &orders.table, rule).await
+    }
+
+    async fn lacking_rights(session: &mut Session<Self>, rule: &Rule, events: &Events) -> Result<Vec<String>, StoreError> {
+        rights::lacking(session, rule, events).await
     }
 
     fn list(orders: &Orders, statement: String) -> Result<ListStatement, OpenError> {

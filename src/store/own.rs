@@ -39,6 +39,10 @@ const WITH_FACTS: i64 = 3;
 
 /// The version from which on they hold the states of targets, and since when a delivery has been failing.
 const WITH_TARGETS: i64 = 4;
+/// The version from which on they hold pauses.
+pub(crate) const WITH_PAUSES: i64 = 4;
+/// The version from which on events have traces.
+const WITH_TRACES: i64 = 4;
 
 /// Where connections for our own tables come from.
 #[async_trait]
@@ -68,7 +72,11 @@ impl OwnTables {
                  grant it SELECT, INSERT, UPDATE and DELETE on them",
                 words.schema.trim_end_matches('.')
             ))),
-            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => error.into(),
+            StoreError::Conflict(_)
+            | StoreError::Locked(_)
+            | StoreError::TimedOut(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Refused { .. } => error.into(),
         })?;
         Ok(Self { words, version })
     }
@@ -95,7 +103,7 @@ impl OwnTables {
 
     /// Who records events, if that is wanted and possible.
     pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
-        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings)))
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings, self.version >= WITH_TRACES)))
     }
 }
 
@@ -115,7 +123,7 @@ pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
     Ok(newest.map_or(Ok(None), |mut fields| fields.optional_integer())?.unwrap_or(0))
 }
 
-/// Our own tables. What can be done with them stands in [`crate::outbox`].
+/// Our own tables. What can be done with them stands in the room `outbox`.
 #[derive(Debug)]
 pub struct Outbox {
     pub(crate) backend: Box<dyn Backend>,
@@ -137,6 +145,11 @@ impl Outbox {
     #[must_use]
     pub fn version(&self) -> i64 {
         self.version
+    }
+
+    /// The trace of an event of a table called e, as its tables have it.
+    pub(crate) fn traceparent(&self) -> &'static str {
+        if self.version >= WITH_TRACES { "e.traceparent" } else { "NULL" }
     }
 
     /// What is wrong with the tables that are not ready, and what makes them so.

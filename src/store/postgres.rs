@@ -2,8 +2,10 @@
 
 mod catalogue;
 mod deadline;
+mod login;
 mod own;
 mod pooler;
+mod rights;
 mod statements;
 mod version;
 mod zone;
@@ -15,7 +17,7 @@ use sqlx::{SqlSafeStr, SqlStr, error::DatabaseError, postgres::PgConnectOptions}
 use tracing::warn;
 
 use crate::{
-    config::{Database, Rule},
+    config::{Database, Events, Rule},
     order::OrderId,
     store::{
         Limits, LockWait, OpenError, Settings, StoreError,
@@ -52,6 +54,7 @@ impl Dialect for Postgres {
     const PARAMETERS: Parameters = Parameters::Dollar;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
+    const FAILS_WHOLE: bool = true;
 
     async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
         let database = &settings.database;
@@ -66,13 +69,16 @@ impl Dialect for Postgres {
                 "the server's time zone could not be learned, and sessions stay in UTC, also for orders.set and close.sql; set database.time_zone"
             );
         }
-        let set_up = format!(
-            // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.
-            "SET idle_in_transaction_session_timeout = '5s'; SET statement_timeout = {}; SET lock_timeout = '{LOCK_WAIT}'; {}",
-            timeout.as_millis(),
-            zone.set_sql()
-        );
-        let plan = Plan { options, closing: set_up.clone(), reading: set_up, timeout, idle: None, one_writer_for: None };
+        // A payment waits for a lock of ours no longer than this, should this process hang or a statement not end.
+        let set_up = |timeout: Duration| {
+            format!(
+                "SET idle_in_transaction_session_timeout = '5s'; SET statement_timeout = {}; SET lock_timeout = '{LOCK_WAIT}'; {}",
+                timeout.as_millis().max(1),
+                zone.set_sql()
+            )
+        };
+        let (closing, reading) = (set_up(timeout), set_up(settings.reading));
+        let plan = Plan { options, closing, reading, timeout, reading_timeout: settings.reading, idle: None, one_writer_for: None };
         Ok((Self { zone, database: database.clone() }, plan))
     }
 
@@ -117,10 +123,11 @@ impl Dialect for Postgres {
             "55P03" => Class::Locked,
             // Cancelled, mostly by a limit on its time.
             "57014" => Class::TimedOut,
+            code if let Some(cure) = login::cure(code, error.message()) => Class::Refused(cure),
             // Limits on transactions.
             READ_ONLY | "25P03" | "25P04" => Class::Unavailable,
-            // Connection, authorization, no such database, resources, shutdown, internal and system errors.
-            _ if ["08", "28", "3D", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
+            // Connection, authorization, resources, shutdown, internal and system errors.
+            _ if ["08", "28", "53", "57P", "58", "XX"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
             _ => Class::Rejected,
         }
     }
@@ -145,6 +152,10 @@ impl Dialect for Postgres {
 
     async fn findings(&self, session: &mut Session<Self>, table: &Table, fragments: &Fragments) -> Result<Findings, StoreError> {
         table.findings(session, fragments).await
+    }
+
+    async fn lacking_rights(session: &mut Session<Self>, rule: &Rule, events: &Events) -> Result<Vec<String>, StoreError> {
+        rights::lacking(session, rule, events).await
     }
 
     fn list(_: &Table, statement: String) -> Result<ArrayStatement, OpenError> {

@@ -37,7 +37,7 @@ pub async fn rehearse(store: &dyn Store) -> Result<(), StoreError> {
     let mut transaction = store.begin(Limits::BRIEF).await?;
     let rehearsed = run_all(transaction.as_mut()).await;
     transaction.rollback().await;
-    rehearsed
+    rehearsed.map_err(|error| error.about(&store.columns()))
 }
 
 async fn run_all(transaction: &mut dyn Transaction) -> Result<(), StoreError> {
@@ -134,8 +134,8 @@ async fn close(transaction: &mut dyn Transaction, unpaid: &[String], id: &OrderI
     }
     let mut included = transaction.included(ids).await?;
     transaction.run_close_sql(ids).await?;
-    let data = included.remove(id).map_or("{}".into(), Into::into);
-    let event = NewEvent { order: id.clone(), deadline: row.deadline.unwrap_or(row.now), now: row.now, trigger: Trigger::Request, data };
+    let carried = included.remove(id).unwrap_or_default();
+    let event = NewEvent { order: id.clone(), deadline: row.deadline.unwrap_or(row.now), now: row.now, trigger: Trigger::Request, carried };
     transaction.record(&[event]).await?;
     // Before what was deferred: close.sql may move the row elsewhere, and a trigger may set another status at the end.
     let closed = transaction.count_closed(ids).await?;

@@ -142,7 +142,11 @@ impl<D: Dialect> Session<D> {
         let rows = self.execute(sql).await.map_err(|error| match error {
             // Whatever refuses so small a statement refuses every other.
             StoreError::Rejected(reason) => StoreError::Unavailable(reason),
-            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) | StoreError::Unavailable(_) => error,
+            StoreError::Conflict(_)
+            | StoreError::Locked(_)
+            | StoreError::TimedOut(_)
+            | StoreError::Unavailable(_)
+            | StoreError::Refused { .. } => error,
         })?;
         proved::<D>(&rows)
     }

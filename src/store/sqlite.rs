@@ -3,6 +3,7 @@
 mod affinity;
 mod catalogue;
 mod deadline;
+mod file;
 mod own;
 mod statements;
 
@@ -16,7 +17,7 @@ use crate::{
     config::{DatabaseUrl, Rule, TimeZone},
     order::{OrderId, Row},
     store::{
-        Limits, Misfit, OpenError, Settings, StoreError,
+        Limits, OpenError, Settings, StoreError,
         catalogue::Findings,
         connections::Plan,
         dialect::{Batch, Dialect, DriverRow, Fragments, List, sorted},
@@ -57,14 +58,7 @@ impl Dialect for Sqlite {
         let database = &settings.database;
         let options: SqliteConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
         let file = options.get_filename();
-        // SQLite's own message would not say which file.
-        if !file.exists() {
-            return Err(OpenError::Missing(Misfit(format!(
-                "database.url is {}, and there is no file {}; a relative path begins at the working directory",
-                database.url,
-                file.display()
-            ))));
-        }
+        file::found(file, &database.url)?;
         // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
         // a close.sql statement that would leave orphans is rejected and seen.
         // Whoever writes holds everything, and nothing is gained by giving up early.
@@ -74,6 +68,7 @@ impl Dialect for Sqlite {
             closing: String::new(),
             reading: String::new(),
             timeout: database.timeout.get(),
+            reading_timeout: settings.reading,
             idle: None,
             // A second would sleep in SQLite's busy handler and wake late, and each would make the other's page cache
             // worthless.
@@ -94,13 +89,16 @@ impl Dialect for Sqlite {
     /// By result code, of which the low byte is the primary one: <https://www.sqlite.org/rescode.html>.
     fn classify(error: &dyn DatabaseError) -> Class {
         let code: u32 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
+        if let Some(cure) = file::cure(code) {
+            return Class::Refused(cure.into());
+        }
         match code & 0xff {
             // A schema that changed under the statement.
             17 => Class::Conflict,
             // Busy, locked.
             5 | 6 => Class::Locked,
-            // Permission, memory, read-only, interrupted, I/O, corrupt, full, can't open, lock protocol, no database.
-            3 | 7 | 8 | 9 | 10 | 11 | 13 | 14 | 15 | 22 | 23 | 26 => Class::Unavailable,
+            // Memory, a file that was moved away, interrupted, I/O, corrupt, full, lock protocol.
+            7 | 8 | 9 | 10 | 11 | 13 | 15 | 22 => Class::Unavailable,
             _ => Class::Rejected,
         }
     }

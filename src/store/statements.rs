@@ -36,7 +36,7 @@ pub(super) struct ById<L> {
     /// In: ids. Out: the number of their rows that are closed. Locks nothing. Not filtered: closing may have changed what
     /// the filter asks.
     pub(super) count_closed: L,
-    /// In: ids, of closed orders. Out: id and what events carry. Locks nothing. Not filtered, likewise.
+    /// In: ids, of closed orders. Out: id, what events carry, and their trace. Locks nothing. Not filtered, likewise.
     pub(super) included: Option<L>,
 }
 
@@ -63,8 +63,8 @@ pub(super) struct Statements<L> {
     /// In: ?1 and ?2 the last and the first deadline. Out: how many, and the first
     /// deadline. Locks nothing.
     pub(super) count_due: Vec<Statement>,
-    /// Out: id, stored text and meaning of some unpaid order's deadline. Locks nothing.
-    pub(super) sample: SqlStr,
+    /// Out: id, stored text and meaning of some unpaid orders' deadlines. Locks nothing.
+    pub(super) samples: SqlStr,
     /// Out: statuses, each with its number among the last orders. Locks nothing.
     pub(super) statuses: SqlStr,
     /// Out: the number of unpaid orders, and of those with a deadline, up to a limit. Locks nothing. Not filtered.
@@ -118,8 +118,8 @@ impl<L> Statements<L> {
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
             count_due: fragments.within.iter().map(count).collect(),
-            sample: sql(format!(
-                "SELECT sampled.i, sampled.s, sampled.d FROM ({} AND {} LIMIT 1000) AS sampled ORDER BY sampled.d IS NULL LIMIT 1",
+            samples: sql(format!(
+                "SELECT sampled.i, sampled.s, sampled.d FROM ({} AND {} LIMIT 1000) AS sampled ORDER BY sampled.d IS NULL LIMIT 20",
                 sample(fragments),
                 fragments.any_swept
             )),
@@ -162,7 +162,12 @@ impl<L> ById<L> {
         let within_once = if fragments.id_is_unique_with_deadline { &found } else { &format!("FROM {orders}{hint} WHERE {listed}") };
         let repeated = (fragments.locking.is_some() && !fragments.id_is_unique)
             .then(|| format!("SELECT MIN({id_text}) {within_once}{filter} GROUP BY {id_bytes} HAVING count(*) > 1"));
-        let included = fragments.included.as_ref().map(|object| format!("SELECT {id_text}, {object} {found} AND {is_closed}"));
+        let carried = [&fragments.included, &fragments.traceparent];
+        let included = carried.iter().any(|part| part.is_some()).then(|| {
+            let [object, traceparent] = carried.map(Option::as_deref);
+            let (object, traceparent) = (object.unwrap_or("'{}'"), traceparent.unwrap_or("NULL"));
+            format!("SELECT {id_text}, {object}, {traceparent} {found} AND {is_closed}")
+        });
         Ok(Self {
             lock: list(lock)?,
             peek: list(look)?,

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -21,6 +24,7 @@ use crate::{
         halt::Halt,
         own::{OwnTables, Recorder},
         paging::Paging,
+        payload::Carried,
         session::Session,
         statements::{ById, Statements},
         zone::ServersZone,
@@ -45,6 +49,8 @@ pub(super) struct Table<D: Dialect> {
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
+    /// A statement failed that reads what events carry, where that ends its transaction.
+    fails_on_payloads: Arc<AtomicBool>,
 }
 
 /// The table as its catalogue describes it, and the statements made from that.
@@ -85,7 +91,17 @@ impl<D: Dialect> Table<D> {
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
         let unpaid = settings.rule.unpaid_texts();
         let schema = watch::Sender::new(Arc::new(schema));
-        Ok(Self { dialect, connections, schema, settings, unpaid, outbox, identity, halt: Halt::default() })
+        Ok(Self {
+            dialect,
+            connections,
+            schema,
+            settings,
+            unpaid,
+            outbox,
+            identity,
+            halt: Halt::default(),
+            fails_on_payloads: Arc::default(),
+        })
     }
 
     fn schema(&self) -> Arc<Schema<D>> {
@@ -118,6 +134,15 @@ impl<D: Dialect> Table<D> {
     }
 }
 
+/// The GRANTs of all rights to tables that this user lacks for closing.
+pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Vec<String>, OpenError> {
+    let (_, plan) = D::plan(settings).await?;
+    let connections = Connections::<D>::new(plan, settings);
+    let lacking = D::lacking_rights(&mut connections.read().await?, &settings.rule, &settings.events).await;
+    connections.close().await;
+    Ok(lacking?)
+}
+
 #[async_trait]
 impl<D: Dialect> Store for Table<D> {
     fn id_kind(&self) -> IdKind {
@@ -145,6 +170,10 @@ impl<D: Dialect> Store for Table<D> {
         Ok(std::mem::replace(&mut *known, identity.clone()) != identity)
     }
 
+    fn columns(&self) -> Vec<String> {
+        self.schema().fragments.described.names.clone()
+    }
+
     fn obstacles(&self) -> Vec<Obstacle> {
         self.schema().fragments.described.obstacles.clone()
     }
@@ -159,7 +188,12 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
         self.halt.pass()?;
-        Ok(Box::new(Open { session: self.connections.begin(limits).await?, schema: self.schema(), has_triggers: true }))
+        Ok(Box::new(Open {
+            session: self.connections.begin(limits).await?,
+            schema: self.schema(),
+            has_triggers: true,
+            fails_on_payloads: Arc::clone(&self.fails_on_payloads),
+        }))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -206,11 +240,12 @@ impl<D: Dialect> Store for Table<D> {
     async fn catalogue(&self) -> Result<Catalogue> {
         let mut session = self.connections.read().await?;
         let Schema { table, fragments, statements, .. } = &*self.schema();
+        let described = &fragments.described;
         let clock = clock(&mut session, statements).await?;
-        let sample = session.execute(statements.sample.clone()).await?;
-        let sample = sample.first().map(SampleDeadline::read::<D::Driver>).transpose().map_err(sorted::<D>)?;
-        let findings = self.dialect.findings(&mut session, table, fragments).await?;
-        Ok(fragments.described.catalogue(clock, sample, findings))
+        let samples = session.execute(statements.samples.clone()).await?;
+        let samples = samples.iter().map(SampleDeadline::read::<D::Driver>).collect::<Result<_, _>>().map_err(sorted::<D>)?;
+        let findings = self.dialect.findings(&mut session, table, fragments).await;
+        Ok(described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?))
     }
 
     async fn census(&self) -> Result<Census> {
@@ -323,14 +358,67 @@ async fn fetch<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &
     session.fetch(sql, arguments, true).await
 }
 
+/// The id and the payload of an order.
+fn payload<D: Dialect>(row: &DriverRow<D>) -> Result<(OrderId, Carried)> {
+    let mut columns = Columns::<D::Driver>::of(row);
+    let id = OrderId::from_database(&columns.text().map_err(sorted::<D>)?);
+    let (object, traceparent) = (columns.bytes().map_err(sorted::<D>)?, columns.bytes().map_err(sorted::<D>)?);
+    let carried = Carried::of(&id, object, traceparent.as_deref());
+    Ok((id, carried))
+}
+
 struct Open<D: Dialect> {
     session: Session<D>,
     schema: Arc<Schema<D>>,
     /// Whether the table has triggers, as far as is known.
     has_triggers: bool,
+    fails_on_payloads: Arc<AtomicBool>,
 }
 
 impl<D: Dialect> Open<D> {
+    /// What events carry of these orders, by a statement on them. Where the server can't render it, each order is asked for by
+    /// itself, and only those go without for which that fails.
+    async fn payloads(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<Vec<(OrderId, Carried)>> {
+        match self.try_payloads(statement, ids).await {
+            Err(StoreError::Rejected(_)) if self.payload_can_fail() => {}
+            answered => return answered,
+        }
+        let mut payloads = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.try_payloads(statement, std::slice::from_ref(id)).await {
+                Ok(mut found) => payloads.append(&mut found),
+                Err(StoreError::Rejected(reason)) => payloads.push((id.clone(), Carried::nothing(id, &reason))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(payloads)
+    }
+
+    /// Whether the transaction goes on after a payload that the server can't render.
+    fn payload_can_fail(&self) -> bool {
+        !D::FAILS_WHOLE || self.fails_on_payloads.load(Ordering::Relaxed)
+    }
+
+    /// Behind a savepoint where one has failed before: it costs a round trip, and few columns ever need it.
+    async fn try_payloads(&mut self, statement: &D::List, ids: &[OrderId]) -> Result<Vec<(OrderId, Carried)>> {
+        let saved = D::FAILS_WHOLE && self.payload_can_fail();
+        if saved {
+            self.session.execute("SAVEPOINT order_closer_payload".into_sql_str()).await?;
+        }
+        match fetch(&mut self.session, statement, ids).await {
+            Ok(rows) => rows.iter().map(payload::<D>).collect(),
+            Err(error) => {
+                if saved {
+                    self.session.execute("ROLLBACK TO SAVEPOINT order_closer_payload".into_sql_str()).await?;
+                } else if matches!(error, StoreError::Rejected(_)) {
+                    // This transaction is lost, and the one that tries again has a savepoint.
+                    self.fails_on_payloads.store(true, Ordering::Relaxed);
+                }
+                Err(error)
+            }
+        }
+    }
+
     /// Locks and reads the rows of these orders, of which each must have one.
     async fn lock_by(&mut self, statements: &ById<D::List>, ids: &[OrderId]) -> Result<Vec<Row>> {
         let Batch { rows, has_triggers } = rows(&mut self.session, &statements.lock, ids, true).await?;
@@ -443,18 +531,14 @@ impl<D: Dialect> Transaction for Open<D> {
         self.schema.recorder.is_some()
     }
 
-    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, String>> {
+    async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>> {
         let schema = Arc::clone(&self.schema);
         let Statements { recent, all, .. } = &schema.statements;
         let mut data = HashMap::with_capacity(ids.len());
         let mut ids = ids.to_vec();
         for statement in recent.iter().chain([all]).filter_map(|by_id| by_id.included.as_ref()) {
             for ids in lists::<D>(&ids) {
-                for row in &fetch(&mut self.session, statement, ids).await? {
-                    let mut columns = Columns::<D::Driver>::of(row);
-                    let mut next = || columns.text().map_err(sorted::<D>);
-                    data.insert(OrderId::from_database(&next()?), next()?);
-                }
+                data.extend(self.payloads(statement, ids).await?);
             }
             ids.retain(|id| !data.contains_key(id));
             if ids.is_empty() {

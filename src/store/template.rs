@@ -44,7 +44,7 @@ impl Template {
 }
 
 /// The length in bytes of the first token: a literal, a quoted name, a comment, a parameter or one character.
-fn token_length(text: &str, escapes: bool) -> usize {
+pub(super) fn token_length(text: &str, escapes: bool) -> usize {
     let whole = |found: Option<usize>| found.unwrap_or(text.len());
     let first = text.chars().next().unwrap_or(' ');
     match first {

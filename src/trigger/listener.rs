@@ -18,6 +18,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{Inbox, Offer, Stats},
     config::{Listen, Redis},
+    metric,
     order::Trigger,
     redis::{AUDIT, Commands, Events, RedisError, Said, Subscriber, address, missing_flags, redis_cli, with_flags},
     trigger::{
@@ -146,6 +147,7 @@ impl Listener {
         let mut troubles = Troubles::default();
         self.audit_notifications(&mut setting).await;
         self.subscribed.send_replace(true);
+        metric::SUBSCRIPTIONS.add(1, &[]);
         info!(redis = address(&self.redis), "listening for expired keys");
         self.inbox.want_sweep();
 

@@ -17,6 +17,7 @@ use crate::{
         clock::DatabaseClock,
         pacer::Upcoming,
         pages::{PageRead, Pages},
+        passes::{Pass, Passes},
         rest::{Cost, Rest, SLOW},
         slow::{self, Turns},
         witness::Witness,
@@ -42,6 +43,8 @@ pub struct LookAhead {
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// How far ahead, how many at a time.
     pub settings: crate::config::Sweep,
+    /// Who is told that a look ended well.
+    pub passes: Arc<Passes>,
     /// Who else may be slow.
     pub turns: Arc<Turns>,
     /// When to stop.
@@ -78,6 +81,7 @@ impl LookAhead {
             }
             match looked {
                 Ok(seen) => {
+                    self.passes.ended(Pass::LookAhead);
                     if std::mem::take(&mut away) {
                         info!("looking ahead again");
                     }

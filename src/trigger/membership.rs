@@ -42,6 +42,7 @@ use crate::{
     store::Store,
 };
 use first_edition::FirstEdition;
+pub use first_edition::first_edition_lives;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
 use peers::{FORGOTTEN, Known, Peers};
@@ -49,7 +50,7 @@ use peers::{FORGOTTEN, Known, Peers};
 /// How often an instance changes its field.
 const BEAT: Duration = Duration::from_millis(500);
 
-/// At each such beat the database is asked which one it is, and whether a daemon of the first edition runs.
+/// At each such beat the database is asked which one it is, and Redis whether a daemon of the first edition runs.
 const RARELY: u64 = 20;
 
 /// How long the database may take to say which one it is.
@@ -100,6 +101,12 @@ impl Membership {
     #[must_use]
     pub fn is_ours(&self, id: &OrderId) -> bool {
         self.patience(id).is_zero()
+    }
+
+    /// How many others there are, and whether we tell them that we are fit.
+    #[must_use]
+    pub fn seen(&self) -> (usize, bool) {
+        self.read(|peers| (peers.known(Instant::now()).living, peers.is_fit()))
     }
 
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
@@ -169,7 +176,7 @@ impl Session<'_> {
                 let ended = self.beat(beat, condition, &group).await;
                 self.say_once(ended, &group);
             }
-            if beat % RARELY == 0
+            if (beat % RARELY == 0 || self.older.is_suspect())
                 && let Ok(fields) = self.commands.fields(&self.older.key).await
             {
                 self.older.learn(fields);

@@ -24,6 +24,8 @@ use tracing::debug;
 
 use crate::{
     close::{Inbox, Later},
+    config::RULE,
+    metric,
     order::{OrderId, Trigger},
     redis::Commands,
     trigger::{
@@ -104,6 +106,7 @@ impl Pacer {
     pub async fn run(mut self) {
         let mut wheel = Wheel::default();
         loop {
+            metric::WHEEL.set(wheel.len() as f64, &[RULE]);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 Some(orders) = self.upcoming.recv() => {

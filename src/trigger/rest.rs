@@ -20,6 +20,11 @@ const FACTOR: u32 = 9;
 const LONGEST: Duration = Duration::from_secs(5);
 const LONGEST_WHEN_SLOW: Duration = Duration::from_mins(1);
 
+/// How long a statement of such a reader may take: after a rest of [`LONGEST_WHEN_SLOW`] one of this length has taken less than a
+/// tenth of the time. What takes longer is ended, and wants an index.
+pub const LONGEST_READ: Duration = Duration::from_secs(6);
+const _: () = assert!(LONGEST_READ.as_secs() * FACTOR as u64 <= LONGEST_WHEN_SLOW.as_secs(), "no more than a tenth");
+
 /// What the pages of a pass cost, beyond their way and what their rows are worth.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cost {

@@ -17,6 +17,7 @@ use crate::{
         membership::Membership,
         overdue,
         pages::{PageRead, Pages},
+        passes::{Pass, Passes},
         rest::{Cost, Rest},
         slow::{self, Turns},
     },
@@ -58,6 +59,8 @@ pub struct Sweep {
     pub bounds: Arc<Bounds>,
     /// When, how many at a time.
     pub settings: crate::config::Sweep,
+    /// Who is told that a pass ended well.
+    pub passes: Arc<Passes>,
     /// Who else may be slow.
     pub turns: Arc<Turns>,
     /// When to stop.
@@ -85,6 +88,7 @@ impl Sweep {
             last = Some(began);
             let length = match self.run_once(&mut found).await {
                 Ok(()) => {
+                    self.passes.ended(Pass::Sweep);
                     if std::mem::take(&mut away) {
                         info!("sweeping again");
                     }

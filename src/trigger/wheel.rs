@@ -67,6 +67,11 @@ impl Wheel {
         self.moments.entry(appointment.at).or_default().push_back(id);
     }
 
+    /// How many have an appointment.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// Waits for the next appointment, and returns it with others whose time has come, at most a group.
     pub(super) async fn ready(&mut self) -> Vec<(OrderId, Appointment)> {
         let Some((next, _)) = self.moments.first_key_value() else {

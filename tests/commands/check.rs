@@ -10,6 +10,8 @@ mod logins;
 mod obstacles;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
+/// Rights that are missing.
+mod rights;
 /// Rows and keys that contradict each other.
 mod witnesses;
 

@@ -2,18 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use order_closer::config::load_or;
 use serde_json::Value;
 
 use super::{SECRET, assert_no_secret};
 use crate::support::{OneShot, Settings, daemon::Finished};
 
-/// What Kubernetes tells every container of a Service called `order-closer`.
-const SERVICE_LINKS: [(&str, &str); 5] = [
+/// What Kubernetes tells every container of the Services `order-closer` and `order-closer-redis`.
+const SERVICE_LINKS: [(&str, &str); 10] = [
     ("ORDER_CLOSER_PORT", "tcp://10.0.0.1:6379"),
     ("ORDER_CLOSER_PORT_6379_TCP", "tcp://10.0.0.1:6379"),
     ("ORDER_CLOSER_PORT_6379_TCP_ADDR", "10.0.0.1"),
     ("ORDER_CLOSER_SERVICE_HOST", "10.0.0.1"),
     ("ORDER_CLOSER_SERVICE_PORT_HTTP", "80"),
+    ("ORDER_CLOSER_REDIS_SERVICE_HOST", "10.0.0.2"),
+    ("ORDER_CLOSER_REDIS_SERVICE_PORT", "6379"),
+    ("ORDER_CLOSER_REDIS_PORT", "tcp://10.0.0.2:6379"),
+    ("ORDER_CLOSER_REDIS_PORT_6379_TCP", "tcp://10.0.0.2:6379"),
+    ("ORDER_CLOSER_REDIS_PORT_6379_TCP_PROTO", "tcp"),
 ];
 
 /// Each setting's value and source, from `config --json`.
@@ -152,6 +158,107 @@ async fn service_links_are_no_settings() {
     assert!(shown.values().all(|(_, source)| source == "the default"), "{shown:#?}");
 }
 
+/// A setting of ours has two underscores, and is none of Kubernetes'.
+#[tokio::test]
+async fn what_only_looks_like_a_service_link_is_an_error() {
+    for name in ["ORDER_CLOSER_REDIS__PORT", "ORDER_CLOSER_EVENTS__SERVICE_HOST", "ORDER_CLOSER_REDIS_SERVICE", "ORDER_CLOSER_PORT_6379"] {
+        let said = refusal("", &[(name, "10.0.0.1")]).await;
+        assert!(said.contains("there is no such setting") && said.contains(name), "{name}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_variable_is_not_set() {
+    let one = OneShot::with(&Settings::new().set("orders.filter", "deleted = 0").set("sweep.page", 77), &["config", "--json"]);
+    let empty = ["ORDERS__FILTER", "SWEEP__PAGE", "REDIS__URL", "REDIS__KEY_PREFIX", "EVENTS__STREAM", "NONSENSE"];
+    let one = empty.iter().fold(one, |one, name| one.env(&format!("ORDER_CLOSER_{name}"), ""));
+    let shown = shown(&one.run().await.expect_code(0));
+    let file = one.config_file().display().to_string();
+    assert_eq!(shown["orders.filter"], ("\"deleted = 0\"".into(), file.clone()));
+    assert_eq!(shown["sweep.page"], ("77".into(), file));
+    assert_eq!(shown["redis.key_prefix"], ("\"order_\"".into(), "the default".into()));
+}
+
+/// What can't be read is no setting that was left out.
+#[tokio::test]
+async fn a_variable_that_is_no_text_is_an_error() {
+    let one = OneShot::new(&["config"]).in_shell("ORDER_CLOSER_DATABASE__URL=$'postgres://u:tell-nobody\\xff@h/d' order-closer");
+    let finished = one.run().await.expect_code(78);
+    assert_no_secret(&finished);
+    assert!(finished.stderr.contains("the environment variable ORDER_CLOSER_DATABASE__URL is not UTF-8"), "{finished:#?}");
+}
+
+/// In a variable and in the file alike.
+#[tokio::test]
+async fn none_switches_off_what_is_optional() {
+    let optional = [
+        ("redis.ca_file", "/no/ca.pem"),
+        ("database.time_zone", "+08:00"),
+        ("orders.filter", "deleted = 0"),
+        ("orders.deadline.plus", "30m"),
+        ("orders.deadline.unit", "ms"),
+        ("events.stream.key", "orders:closed"),
+    ];
+    let deadline = Settings::new().set("orders.deadline.column", "created_at");
+    let set = optional.iter().fold(deadline.clone(), |settings, (key, value)| settings.set(key, *value));
+    let set = set.add("[[events.webhooks]]\nname = 'till'\nurl = 'http://127.0.0.1:1/'\nsecret_files = ['/no/secret']");
+    let one = OneShot::with(&set, &["config", "--json"]);
+    let before = shown(&one.run().await.expect_code(0));
+    let names: Vec<&str> = optional.iter().map(|(key, _)| *key).chain(["events.webhooks"]).collect();
+    assert!(names.iter().all(|key| before.contains_key(*key)), "{before:#?}");
+    let whole = |key: &str| if key == "events.stream.key" { "events.stream".to_owned() } else { key.to_owned() };
+    let variable = |key: &str| format!("ORDER_CLOSER_{}", whole(key).to_uppercase().replace('.', "__"));
+    let off = shown(&names.iter().fold(one, |one, key| one.env(&variable(key), "none")).run().await.expect_code(0));
+    let in_file = names.iter().fold(deadline, |settings, key| settings.set(&whole(key), "none"));
+    let off_in_file = shown(&OneShot::with(&in_file, &["config", "--json"]).run().await.expect_code(0));
+    for (off, where_) in [(off, "a variable"), (off_in_file, "the file")] {
+        assert!(names.iter().all(|key| !off.contains_key(*key)), "by {where_}: {off:#?}");
+    }
+    // What must be there can't be switched off.
+    let said = refusal("[sweep]\nevery = 'none'", &[]).await;
+    assert!(said.contains("sweep.every: \"none\" is not a length of time"), "{said}");
+}
+
+/// Defaults alone name no table: an order of somebody else's could be closed.
+#[tokio::test]
+async fn without_a_word_on_orders_nothing_is_closed() {
+    let unavailable = [("ORDER_CLOSER_DATABASE__URL", "postgres://127.0.0.1:1/shop"), ("ORDER_CLOSER_REDIS__URL", "redis://127.0.0.1:1")];
+    let one = |arguments: &[&str]| unavailable.iter().fold(OneShot::new(arguments), |one, (name, value)| one.env(name, value));
+    for arguments in [["run"].as_slice(), &["reconcile"], &["close", "1001"], &["check"]] {
+        let finished = one(arguments).run().await.expect_code(78);
+        assert!(finished.stdout.is_empty(), "{finished:#?}");
+        assert!(finished.stderr.starts_with("order-closer: no orders table was named"), "{finished:#?}");
+        assert!(finished.stderr.contains("/etc/order-closer/order-closer.toml") && finished.stderr.contains("ORDER_CLOSER_ORDERS__TABLE"));
+    }
+    for arguments in [["reconcile"].as_slice(), &["close", "1001"], &["check"]] {
+        one(arguments).env("ORDER_CLOSER_ORDERS__TABLE", "orders").run().await.expect_code(69);
+        one(&[&["--config", "/dev/null"], arguments].concat()).run().await.expect_code(69);
+    }
+    one(&["config"]).run().await.expect_code(0);
+}
+
+/// Anything but its absence: it may name the orders that are to be left alone.
+#[test]
+fn a_default_file_that_cant_be_read_is_an_error() {
+    let folder = crate::support::process::folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("file"), "").expect("a file can be written");
+    std::fs::create_dir(at("folder")).expect("a folder can be made");
+    std::fs::write(at("latin1.toml"), b"[orders]\nfilter = \"l\xf6schbar\"").expect("a file can be written");
+    std::os::unix::fs::symlink("itself", at("itself")).expect("a link can be made");
+    std::os::unix::fs::symlink("nowhere", at("dangling")).expect("a link can be made");
+    for unreadable in ["file/order-closer.toml", "folder", "latin1.toml", "itself", "itself/order-closer.toml", "dangling"] {
+        let path = at(unreadable);
+        let refused = load_or(None, &path).map(drop).expect_err(unreadable);
+        let expected = format!("the configuration file {} can't be read: ", path.display());
+        assert!(refused.starts_with(&expected) && refused.len() > expected.len(), "{unreadable}: {refused}");
+    }
+    for missing in ["none.toml", "none/order-closer.toml"] {
+        assert!(load_or(None, &at(missing)).is_ok_and(|loaded| loaded.orders_table_is_named().is_err()), "{missing}");
+    }
+    assert!(load_or(None, &at("file")).is_ok_and(|loaded| loaded.orders_table_is_named().is_ok()));
+}
+
 /// The most orders of a batch, when nobody says how many.
 #[tokio::test]
 async fn the_default_batch_depends_on_the_database_and_the_inbox() {
@@ -219,12 +326,36 @@ async fn wrong_values_are_refused() {
         ("[redis]\nenable_notifications = 'yes'", "redis.enable_notifications", ["\"yes\"", "true or false"]),
         ("[redis]\nlisten = 'some'", "redis.listen", ["\"some\"", "all or own"]),
         ("[redis]\nkey_prefix = ''", "redis.key_prefix", ["is empty", "every expired key"]),
-        ("[redis]\nurl = 'redis://h/300'", "redis.url", ["\"300\"", "from 0 to 255"]),
+        ("[redis]\nurl = 'redis://h/300'", "redis.url", ["database number", "from 0 to 255"]),
         ("[database]\ntime_zone = 'UTC+8'", "database.time_zone", ["\"UTC+8\"", "\"+08:00\""]),
         ("[log]\nformat = 'xml'", "log.format", ["\"xml\"", "text or json"]),
         ("[log]\nlevel = 'order_closer=shout'", "log.level", ["\"order_closer=shout\"", "\"info\""]),
         ("[log]\nlevel = 'inof'", "log.level", ["\"inof\"", "\"info\""]),
         ("[log]\nlevel = 'order_closer=debug,inof'", "log.level", ["debug,inof\"", "\"info\""]),
+        ("[close]\nretry = { max = '0s' }", "close.retry.max", ["is 0s", "longer"]),
+        ("[events]\nretry = { max = '0s' }", "events.retry.max", ["is 0s", "longer"]),
+        ("[events]\nkeep = '99999999999d'", "events.keep", ["\"99999999999d\"", "is longer than 100 years"]),
+        ("[close]\nretry = { max = '99999999999d' }", "close.retry.max", ["99999999999d", "is longer than 100 years"]),
+        ("[close]\nretry = { initial = '101y' }", "close.retry.initial", ["101y", "is longer than 100 years"]),
+        ("[events]\nretry = { max = '584542046090y' }", "events.retry.max", ["584542046090y", "is longer than 100 years"]),
+        ("[sweep]\noldest = '99999999999d'", "sweep.oldest", ["99999999999d", "is longer than 100 years"]),
+        ("[sweep]\nevery = '99999999999999999999d'", "sweep.every", ["99999999999999999999d", "is not a length of time"]),
+        ("[sweep]\nahead = '1000y'", "sweep.ahead", ["1000y", "is longer than 100 years"]),
+        ("[database]\ntimeout = '1000y'", "database.timeout", ["1000y", "is longer than 100 years"]),
+        ("[database]\ntimeout = '25h'", "database.timeout", ["is 1day 1h", "at most 1 day"]),
+        ("[shutdown]\ntimeout = '1000y'", "shutdown.timeout", ["1000y", "is longer than 100 years"]),
+        ("[log]\nsummary = '1000y'", "log.summary", ["1000y", "is longer than 100 years"]),
+        ("[orders]\ndeadline = { column = 'c', plus = '1000y' }", "orders.deadline.plus", ["1000y", "is longer than 100 years"]),
+        (
+            "[[events.webhooks]]\nname = 'w'\nurl = 'https://h'\ntimeout = '1000y'",
+            "events.webhooks, entry 1, timeout",
+            ["is longer than 100 years", ""],
+        ),
+        ("[database]\nurl = 'postgres://h/shop?sslmode=sometimes'", "database.url", ["its sslmode is none such as", "verify-full"]),
+        ("[database]\nurl = 'sqlite://shop.db?mod=ro'", "database.url", ["parameter", "mode, cache"]),
+        ("[database]\nurl = 'sqlite://closer:word@h/shop'", "database.url", ["names a file", "neither user nor password"]),
+        ("[redis]\nca_file = 'redis://h'", "redis.ca_file", ["has a URL", "does not belong there"]),
+        ("[orders]\nfilter = 'https://h'", "orders.filter", ["has a URL", "does not belong there"]),
         ("[database]\nurl = 'postgres://h/shop?sslmod=require'", "database.url", ["parameter", "sslmode"]),
         ("[redis]\nurl = 'redis://closer@h'", "redis.url", ["a user and no password", "redis://:password@host"]),
     ] {
@@ -275,6 +406,46 @@ async fn a_wrong_url_keeps_its_secret() {
     ] {
         let said = refusal(&toml, variables.as_slice()).await;
         assert!(said.contains("database") || said.contains("redis"), "{said}");
+    }
+}
+
+/// A webhook's secret that does not stand among its secrets is refused, and not shown.
+#[tokio::test]
+async fn a_misplaced_secret_is_refused_and_not_shown() {
+    // It says tell-nobody in base64.
+    let secret = "whsec_dGVsbC1ub2JvZHkuLi4uLi4uLi4uLi4uLi4u";
+    let webhook = |more: &str| format!("[[events.webhooks]]\nurl = 'https://127.0.0.1/hook'\n{more}");
+    let named = |more: &str| webhook(&format!("name = 'till'\nsecret_files = ['/no/secret']\n{more}"));
+    let inline = |text: &str| vec![("ORDER_CLOSER_EVENTS__WEBHOOKS", text.to_owned())];
+    for (toml, variables, key) in [
+        (webhook(&format!("name = '{secret}'\nsecret_files = ['/no/secret']")), vec![], "events.webhooks, entry 1, name"),
+        (webhook(&format!("name = 'till'\nsecret_files = ['{secret}']")), vec![], "events.webhooks, entry 1, secret_files, entry 1"),
+        (webhook(&format!("name = 'till'\nsecret_files = '{secret}'")), vec![], "events.webhooks, entry 1, secret_files"),
+        (webhook(&format!("name = 'till'\nsecrets = '{secret}'")), vec![], "events.webhooks, entry 1, secrets"),
+        (
+            webhook(&format!("name = 'till'\nsecrets = ['{secret}', '{}']", secret.replace('L', "ü"))),
+            vec![],
+            "events.webhooks, entry 1, secrets, entry 2",
+        ),
+        (named(&format!("concurrency = '{secret}'")), vec![], "events.webhooks, entry 1, concurrency"),
+        (named(&format!("timeout = '{secret}'")), vec![], "events.webhooks, entry 1, timeout"),
+        (named(&format!("ca_file = '{secret}'")), vec![], "events.webhooks, entry 1, ca_file"),
+        (format!("[events]\nstream = '{secret}'"), vec![], "events.stream"),
+        (format!("[events]\nstream = {{ key = '{secret}' }}"), vec![], "events.stream.key"),
+        (format!("[events]\nkeep = '{secret}'"), vec![], "events.keep"),
+        (format!("[events]\ninclude = ['{secret}']"), vec![], "events.include, entry 1"),
+        (format!("[events]\n{secret} = 1"), vec![], "events.whsec_***"),
+        (format!("[orders]\nfilter = \"'{secret}' = ''\""), vec![], "orders.filter"),
+        (format!("[log]\nlevel = '{secret}'"), vec![], "log.level"),
+        (String::new(), inline(secret), "events.webhooks"),
+        (String::new(), inline(&format!("[\"{secret}\"]")), "events.webhooks, entry 1"),
+        (String::new(), inline(&format!("{{name=\"till\",url=\"https://h\",secrets=[\"{secret}\"]}}")), "events.webhooks"),
+        (String::new(), inline(&format!("[{{name=\"till\",url=\"https://h\",secrets=[\"{secret}\"]}}")), "events.webhooks"),
+    ] {
+        let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let said = refusal(&toml, &variables).await;
+        assert!(said.starts_with(&format!("order-closer: {key}")), "{toml} {variables:?}: {said}");
+        assert!(!said.contains("dGVsbC1"), "{toml} {variables:?}: {said}");
     }
 }
 

@@ -74,7 +74,7 @@ async fn a_webhook_that_can_not_be() {
         (webhook("a", URL, "secrets = ['hunter2']"), "doesn't begin with whsec_"),
         (webhook("a", URL, "secrets = ['whsec_hunter2!']"), "is not in base64"),
         (webhook("a", URL, "secrets = ['whsec_aHVudGVyMg==']"), "has 7 bytes"),
-        (format!("{good}concurrency = 0"), "concurrency is 0"),
+        (format!("{good}concurrency = 0"), "concurrency must be from 1 to 256"),
         (format!("{good}timeout = '0s'"), "timeout is 0s"),
         (format!("{good}{good}"), "name another one has"),
         (format!("{good}secret = 'x'"), "secret_files"),

@@ -15,6 +15,7 @@ mod misfits;
 mod names;
 mod neighbours;
 mod outbox;
+mod payloads;
 mod plans;
 mod poolers;
 mod read_only;
@@ -121,11 +122,14 @@ macro_rules! exam {
             neighbours::events_are_their_own_tables,
             outbox::an_event_for_each_closure,
             outbox::events_with_much_to_carry,
+            outbox::an_order_with_an_empty_id,
             outbox::an_event_carries_what_close_sql_moves,
             outbox::no_event_without_its_closure,
             outbox::no_closure_without_its_event,
             outbox::nothing_is_recorded_unless_asked_for,
             outbox::an_included_column_must_exist,
+            payloads::whatever_the_columns_hold,
+            payloads::a_payload_that_is_too_long,
             outbox::events_name_orders_exactly,
             outbox::events_are_read_in_pages_and_by_age,
             outbox::old_events_are_pruned_once_delivered,
@@ -147,6 +151,7 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        payloads::a_column_that_the_server_cant_render,
         rehearsal::a_rehearsal_passes_over_a_held_order,
         rehearsal::a_rehearsal_runs_what_is_deferred,
         rehearsal::a_rehearsal_names_a_missing_partition,
@@ -170,6 +175,7 @@ mod postgres {
         deadlines::deadline_in_daylight_saving_time,
         deadlines::infinity_is_never_due,
         deadlines::a_lost_connection_does_not_hide_the_servers_zone,
+        sweeping::a_page_ends_sooner_than_a_transaction,
         sweeping::reads_only_what_is_due,
         sweeping::reads_only_what_is_due_by_the_proposed_index,
         names::a_table_in_another_schema,
@@ -218,6 +224,7 @@ mod mariadb {
         deadlines::deadline_in_the_servers_own_zone,
         deadlines::deadline_in_daylight_saving_time,
         deadlines::zero_dates_are_never_due,
+        sweeping::a_page_ends_sooner_than_a_transaction,
         sweeping::reads_only_what_is_due,
         sweeping::reads_only_what_is_due_by_the_proposed_index,
         names::a_table_in_another_schema,

@@ -1,11 +1,12 @@
 //! Events: written with the closure or not at all, claimed by one at a time, kept until they are delivered.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use order_closer::{
     close::{Looked, Outcome},
-    order::Trigger,
-    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Failed, Note, Pick, Place, Settled, Wish},
+    config::EventSource,
+    order::{OrderId, Trigger},
+    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Failed, Note, Pick, Place, Settled, Want, cloud_event},
     store::{Outbox, Store, tables_for},
 };
 use serde_json::json;
@@ -46,8 +47,8 @@ pub(super) async fn events(store: &dyn Store) -> Vec<Event> {
 
 pub(super) async fn claim(store: &dyn Store, target: &str, lease: Duration, limit: usize) -> Vec<Claimed> {
     // What is claimed for a moment only may be due again before the end.
-    let wishes = [Pick::Again, Pick::Oldest].map(|pick| Wish { pick, total: limit });
-    let claimed = store.outbox().exchange(target, "me", lease, &Settled::default(), &wishes).await;
+    let wants = [Pick::Again, Pick::Oldest].map(|pick| Want { pick, total: limit });
+    let claimed = store.outbox().exchange(target, "me", lease, &Settled::default(), &wants).await;
     claimed.expect("deliveries can be claimed").concat()
 }
 
@@ -217,6 +218,19 @@ pub async fn old_events_are_pruned_once_delivered(database: Database) {
     assert_eq!(orders(&events(&*store).await), ["3"], "what is not delivered stays");
 }
 
+/// CloudEvents' subject is never empty, and an id may be.
+pub async fn an_order_with_an_empty_id(database: Database) {
+    let id = by_kind(database.kind, "varchar(40)", "varchar(40)", "text");
+    super::create_orders(&database, id, "integer", super::time_type(database.kind)).await;
+    database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES ('', 0, {})", super::PAST)).await;
+    let store = migrated(&with_events(&database)).await;
+    assert_eq!(look(&store, vec![OrderId::from_database("")], Trigger::Sweep).await.expect("the database is well").len(), 1);
+    let events = events(&*store).await;
+    let event: serde_json::Value = serde_json::from_str(&cloud_event(&events[0], &EventSource::default()).expect("JSON")).expect("JSON");
+    assert_eq!((event.get("subject"), &event["data"]["order_id"]), (None, &json!("")), "{event}");
+    assert_eq!((event.get("traceparent"), &event["source"]), (None, &json!("order-closer")), "{event}");
+}
+
 /// What a batch carries may be more than a server takes at once.
 pub async fn events_with_much_to_carry(database: Database) {
     plain_orders(&database).await;
@@ -242,7 +256,7 @@ pub async fn packets_of_a_megabyte(_: Database) {
     events_with_much_to_carry(Database::on_mariadb(&server).await).await;
 }
 
-/// The order whose event is too much for the server is the only one that stays open.
+/// The order whose event would be too much for the server closes with one that carries nothing.
 pub async fn an_event_larger_than_a_packet(_: Database) {
     let server = MariaDb::options().argument("--max-allowed-packet=1M").start();
     let database = Database::on_mariadb(&server).await;
@@ -252,10 +266,10 @@ pub async fn an_event_larger_than_a_packet(_: Database) {
     database.execute("ALTER TABLE orders MODIFY note LONGTEXT; UPDATE orders SET note = REPEAT('\"', 400000) WHERE order_no = 2").await;
     let store = migrated(&with_events(&database).set("events.include", vec!["note"])).await;
     let looked = close(&store, &["1", "2", "3"], Trigger::Sweep).await;
-    let rejected: Vec<&str> =
-        looked.iter().filter(|one| matches!(one.outcome, Outcome::Rejected { .. })).map(|one| one.pending.id.as_str()).collect();
-    assert_eq!(rejected, ["2"], "{looked:?}");
-    assert_eq!(orders(&events(&*store).await), ["1", "3"]);
+    assert!(looked.iter().all(|one| matches!(one.outcome, Outcome::Closed(_))), "{looked:?}");
+    let carried = |event: &Event| (event.order_id.clone(), event.data.get().replace(' ', ""));
+    let carried: BTreeMap<String, String> = events(&*store).await.iter().map(carried).collect();
+    assert_eq!(carried, super::texts([("1", r#"{"note":null}"#), ("2", "{}"), ("3", r#"{"note":null}"#)]));
 }
 
 /// An event belongs to the order as it was closed, wherever the user's statements take its row.

@@ -1,11 +1,11 @@
 //! The sweep's pages.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use order_closer::store::{DueQuery, Window};
+use order_closer::store::{self, DueQuery, Limits, LockWait, StoreError, Window};
 
 use super::{
-    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, open, overdue, overdue_orders, plain_orders, read, settings,
+    Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, ids, load, open, overdue, overdue_orders, plain_orders, read, settings,
     sorted_ids, sweep, time_type,
 };
 use crate::support::wait;
@@ -224,6 +224,24 @@ async fn looking_ahead_reads_no_backlog(database: &Database) {
     store.close().await;
     let read = rows_read_since(database, before, 15).await;
     assert!(read < 500, "{read} rows were read to find 15");
+}
+
+/// The daemon's readers leave a slow table nine tenths of its time; a closure may take as long as `database.timeout` says.
+pub async fn a_page_ends_sooner_than_a_transaction(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=1).await;
+    let slow = by_kind(database.kind, "pg_sleep(2.5)::text IS NOT NULL", "SLEEP(2.5) = 0", "");
+    let config = load(&settings(&database).set("orders.filter", slow));
+    let limit = Duration::from_millis(1_500);
+    let store = store::open_with(store::Settings::of(&config).reading_within(limit)).await.expect("it fits");
+    let query = DueQuery { window: Window::overdue(None), limit: 10, after: None };
+    let (began, read) = (Instant::now(), store.due(&query).await);
+    assert!(matches!(read, Err(StoreError::TimedOut(_))), "{read:?}");
+    assert!(began.elapsed() < Duration::from_millis(2_400), "the server ended it");
+    let mut transaction = store.begin(Limits { wait: LockWait::Patiently, ..Limits::BRIEF }).await.expect("a transaction can begin");
+    assert_eq!(transaction.lock(&ids(&*store, &["1"])).await.expect("it may take longer").len(), 1);
+    transaction.rollback().await;
+    assert_eq!(overdue(&*store::open(&config).await.expect("it fits")).await, ["1"], "nor does `reconcile` give up so soon");
 }
 
 /// A reading that no longer changes: servers count with delay.

@@ -169,6 +169,7 @@ async fn an_endpoint_that_hints_without_end() {
     let (redis, hinting, other) = (Redis::start(), Hinting::start(), Receiver::start().await);
     let both = other.webhook("other", "") + &hinting.one_more_webhook("hinting", "timeout = '2s'");
     let (shop, settings) = shop_with(Kind::Postgres, &redis, &both).await;
+    hinting.begin();
     let daemon = listening(&settings.set("log.level", "debug")).await;
     shop.orders_due_in(1..=20, -1_000).await;
     wait::until("it is asked by all that it may be asked by", async || hinting.asked() >= 8).await;

@@ -29,6 +29,8 @@ mod locks;
 mod network;
 /// What has been overdue for years.
 mod old_orders;
+/// Nothing closes for a while, because somebody has said so.
+mod pauses;
 /// Several instances that share the work.
 mod peers;
 /// Orders that their database refuses to close.

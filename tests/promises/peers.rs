@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
-use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, wait};
+use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, order_closer, wait};
 
 /// What this daemon looked at, closures included.
 fn looks(daemon: &Daemon) -> u64 {
@@ -75,6 +75,52 @@ async fn the_others_step_in() {
     assert!(locked < 100, "{locked} of 600 orders were late");
     outcome.closed.retain(|_, millis| *millis <= ON_TIME_MILLIS || *millis > 20_000);
     assert_on_time(&outcome);
+}
+
+/// What a daemon of the first edition with a shop's settings calls the hash of its heartbeats.
+fn first_editions_hash(shop: &Shop) -> String {
+    let name = |name: &str| format!("ColumnName({name:?})");
+    let group = format!(
+        "({:?}, {:?}, None, TableName {{ schema: None, name: \"orders\" }}, {}, {}, [\"0\"], Deadline {{ column: {}, plus: None, unit: None }}, None, {:?})",
+        gethostname::gethostname().to_string_lossy(),
+        shop.database.url,
+        name("order_no"),
+        name("status"),
+        name("expires_at"),
+        "order_"
+    );
+    format!("order-closer:{:016x}", xxhash_rust::xxh3::xxh3_64(group.as_bytes()))
+}
+
+/// It closes what this one lets wait, so whoever runs both is to know.
+#[tokio::test]
+async fn a_daemon_of_the_first_edition_is_named() {
+    const WHAT: &str = "a daemon of the first edition closes orders of this table, too";
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis);
+    let (key, dead) = (first_editions_hash(&shop), uuid::Uuid::new_v4().to_string());
+    redis.command(&["HSET", &key, &dead, "77 busy"]);
+    let check = async || order_closer(&settings, &["check"]).await.expect_code(0).stdout;
+    assert!(!check().await.contains(WHAT), "it may be a dead one's");
+    let daemon = listening(&settings).await;
+    let beats = async {
+        for beat in 1_u64.. {
+            redis.command(&["HSET", &key, "0b8f6c1e-older", &format!("{beat} ")]);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let named = async {
+        daemon.until_logged(WHAT).await;
+        let said = check().await;
+        assert!(said.contains(WHAT) && said.contains("honours neither pause nor dispute"), "{said}");
+    };
+    tokio::select! {
+        () = beats => {}
+        () = named => {}
+    }
+    daemon.stop().await;
+    assert_eq!(daemon.said(WHAT).len(), 1, "{:#?}", daemon.lines());
 }
 
 /// The time that a daemon gives to another before it steps in is longer than this.

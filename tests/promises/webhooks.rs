@@ -17,6 +17,7 @@ use crate::support::{
 
 on_each_database! {
     each_closure_is_told
+    an_event_goes_on_with_its_trace
     a_receiver_that_fails_in_every_way
     an_endpoint_that_asks_for_a_rest
     killed_between_commit_and_delivery
@@ -87,6 +88,47 @@ async fn each_closure_is_told(kind: Kind) {
         assert!(data["lateness_ms"].as_f64().is_some_and(|lateness| lateness >= 0.0), "{event}");
     }
     assert!(!daemon.lines().join("\n").contains("whsec_"));
+}
+
+/// The order service has stored a trace with the order. What is no trace never keeps an order open.
+async fn an_event_goes_on_with_its_trace(kind: Kind) {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(kind, &redis, &receiver.webhook("a", "")).await;
+    let settings = settings.set("events.source", "https://shop.example/de").set("events.traceparent", "trace");
+    let settings = settings.add("[events.stream]\nkey = 'closed'");
+    let valid = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    shop.database.execute("ALTER TABLE orders ADD COLUMN trace varchar(300) NULL").await;
+    shop.orders_due_in(1..=4, -1_000).await;
+    let wrong = [valid.to_uppercase(), valid.replace('b', "0").replace('7', "g"), "x".repeat(300)];
+    for (order, trace) in [valid.to_owned()].iter().chain(&wrong).enumerate() {
+        shop.database.execute(&format!("UPDATE orders SET trace = '{trace}' WHERE order_no = {}", order + 1)).await;
+    }
+    shop.orders_due_in(5..=5, -1_000).await;
+    let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
+    until_delivered(&shop).await;
+    daemon.stop().await;
+    let received = receiver.received();
+    assert_eq!(received.len(), 5);
+    for one in &received {
+        let traceparent = (one.order() == 1).then_some(valid);
+        assert_eq!(one.headers.get("traceparent").and_then(|value| value.to_str().ok()), traceparent, "of order {}", one.order());
+        let event = one.json();
+        assert_eq!(event.get("traceparent"), traceparent.map(|trace| json!(trace)).as_ref(), "of order {}", one.order());
+        assert_eq!(event["source"], "https://shop.example/de");
+    }
+    let entries = redis.command(&["XRANGE", "closed", "-", "+"]);
+    let entries: Vec<Vec<String>> =
+        entries.array().iter().map(|entry| entry.array()[1].array().iter().map(|field| field.text()).collect()).collect();
+    for entry in &entries {
+        let field = |name: &str| entry.chunks(2).find(|pair| pair[0] == name).map(|pair| pair[1].clone());
+        let is_first = field("order_id").as_deref() == Some("1");
+        assert_eq!(field("traceparent").as_deref(), is_first.then_some(valid), "{entry:?}");
+        assert_eq!(field("source").as_deref(), Some("https://shop.example/de"));
+    }
+    assert_eq!(entries.len(), 5);
+    let listed = order_closer(&settings, &["events", "--order", "1", "--json"]).await.expect_code(0);
+    assert!(listed.stdout.contains(valid), "{listed:?}");
 }
 
 async fn a_receiver_that_fails_in_every_way(kind: Kind) {

@@ -3,3 +3,4 @@
 mod configuration;
 mod ids;
 mod judging;
+mod secrets;

@@ -22,9 +22,17 @@ const PROGRAMS: &str = "COMPAT_POSTGRES";
 pub struct Options {
     settings: Vec<String>,
     time_zone: Option<String>,
+    logins: Option<String>,
 }
 
 impl Options {
+    /// What is in `pg_hba.conf`, instead of letting in everybody; `postgres` is let in besides.
+    #[must_use]
+    pub fn logins(mut self, lines: &str) -> Self {
+        self.logins = Some(lines.into());
+        self
+    }
+
     /// One more setting of `postgresql.conf`, such as `log_statement=all`.
     #[must_use]
     pub fn setting(mut self, setting: &str) -> Self {
@@ -88,6 +96,10 @@ impl Postgres {
         let zone = options.time_zone.as_deref().unwrap_or("UTC");
         let mut file = fs::OpenOptions::new().append(true).open(home.join("data/postgresql.conf")).expect("initdb has written it");
         writeln!(file, "timezone = '{zone}'").expect("it takes a line");
+        if let Some(logins) = &options.logins {
+            let lines = format!("host all postgres 127.0.0.1/32 trust\n{logins}\n");
+            fs::write(home.join("data/pg_hba.conf"), lines).expect("initdb has written it");
+        }
         let (process, port) = ports::with_free("postgres", |port| Ok((launch(&options, &home, port)?, port)));
         Self { options, home, port, process, _folder: folder }
     }

@@ -29,6 +29,9 @@ const HELD_ARTICLE: i64 = 100_000;
 const REJECTED_ARTICLES: Range<i64> = 200_000..210_000;
 const OLD_ARTICLES: Range<i64> = 300_000..310_000;
 
+/// So many orders at least: of fewer, a p99 would be the maximum.
+const ORDERS: Millis = 200;
+
 /// How long the orders are in the table before the first falls due, at least: the daemon looks two seconds ahead.
 const READY: Millis = 2_200;
 const LEAD: Millis = 3_500;
@@ -65,7 +68,7 @@ struct Set {
 }
 
 impl Scene {
-    /// A shop on a server of its own; what counts lasts as long as the window.
+    /// A shop on a server of its own; what counts lasts as long as the window, at a slow rate longer.
     pub(super) async fn open(database: Base, window: Millis) -> Self {
         let server = Server::start(database);
         let shop = server.shop(None).await;
@@ -110,7 +113,7 @@ impl Scene {
 
     /// Fills the tables, starts the daemon, and has everything ready before the first order falls due.
     async fn set(&mut self, cause: Cause, per_second: u32) -> Set {
-        let over = self.window
+        let over = self.window.max(ORDERS * 1_000 / Millis::from(per_second))
             + match cause {
                 Cause::Refused => TROUBLE,
                 Cause::Outage => TROUBLE + RETURN,

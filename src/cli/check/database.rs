@@ -1,32 +1,39 @@
 //! What `check` examines in the orders database.
 
-use std::time::{Duration, UNIX_EPOCH};
-
 use crate::{
-    cli::check::{Examination, Finding, events, host_micros},
+    cli::check::{Examination, Finding, deadlines, events, host_micros},
     config::{Config, Status},
-    store::{
-        self, Catalogue, Census, IndexAdvice, Obstacle, OddDeadlines, Oddity, OpenError, Rehearsed, SampleDeadline, StoreError, TableKind,
-    },
+    store::{self, Catalogue, Census, IndexAdvice, Obstacle, OpenError, Rehearsed, StoreError, TableKind},
 };
 
 const NAME: &str = "database";
 const CLOSING: &str = "closing";
+const GRANTS: &str = "grants";
+
+/// What to do where rights are missing, which are listed before.
+const GRANTED: &str = "grant the rights that are missing, as said above, and check again";
 
 pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
-    let store = match store::open(config).await {
+    let (opened, lacking) = tokio::join!(store::open(config), store::lacking_rights(config));
+    // Why there are none to be had, the other says.
+    let lacking = lacking.unwrap_or_default();
+    if !lacking.is_empty() {
+        examination.add(Finding::fail(GRANTS, "the database user lacks rights that a closure needs", lacking.join(" ")));
+    }
+    let store = match opened {
         Ok(store) => store,
         Err(error @ (OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_))) => {
             examination.add(Finding::fail("mapping", error.to_string(), "fix the configuration, or the table"));
             return examination;
         }
         Err(OpenError::Store(error)) => {
-            examination.unavailable(Finding::fail(
-                NAME,
-                error.to_string(),
-                "start the database, or fix database.url; no order closes without it",
-            ));
+            let finding = Finding::fail(NAME, error.to_string(), error.cure());
+            if matches!(error, StoreError::Refused { .. } | StoreError::Rejected(_)) {
+                examination.add(finding);
+            } else {
+                examination.unavailable(finding);
+            }
             return examination;
         }
     };
@@ -34,12 +41,12 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     let catalogue = match store.catalogue().await {
         Ok(catalogue) => catalogue,
         Err(StoreError::Rejected(reason)) => {
-            let table = &config.orders.table;
-            examination.add(Finding::fail(
-                "mapping",
-                reason,
-                format!("see that orders.filter names columns of {table}; or let the database user read it: GRANT SELECT, UPDATE ON {table} TO ..."),
-            ));
+            let fix = if lacking.is_empty() {
+                format!("see that orders.filter names columns of {}", config.orders.table)
+            } else {
+                GRANTED.into()
+            };
+            examination.add(Finding::fail("mapping", reason, fix));
             store.close().await;
             return examination;
         }
@@ -78,18 +85,12 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
         ),
         Ok(None) | Err(_) => time_zone(&catalogue),
     });
-    if let Some(finding) = sample(config, &catalogue) {
+    for finding in deadlines::examine(config, store.as_ref(), &catalogue).await {
         examination.add(finding);
     }
     // A table that is too large to be counted in time has no index, and that is said above.
     for finding in store.census().await.iter().filter_map(|census| unpaid(config, census)) {
         examination.add(finding);
-    }
-    if let Some(late) = &catalogue.swept_late {
-        examination.add(swept_late(config, late));
-    }
-    for odd in &catalogue.odd_deadlines {
-        examination.add(odd_deadlines(config, odd));
     }
     match store::rehearse(store.as_ref()).await {
         Ok(()) => {
@@ -101,13 +102,14 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
         Err(StoreError::Rejected(reason)) => examination.add(Finding::fail(
             CLOSING,
             reason,
-            "grant SELECT and UPDATE on the tables named in orders and close.sql, or fix orders.set, orders.filter and close.sql",
+            if lacking.is_empty() { "create what is missing, or fix orders.set, orders.filter and close.sql" } else { GRANTED },
         )),
         Err(error @ (StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_))) => examination.unavailable(Finding::fail(
             CLOSING,
             error.to_string(),
             "no order closes until the lock is released: end the transaction that holds it",
         )),
+        Err(error @ StoreError::Refused { .. }) => examination.add(Finding::fail(CLOSING, error.to_string(), error.cure())),
         Err(error @ StoreError::Unavailable(_)) => examination.unavailable(Finding::fail(
             CLOSING,
             error.to_string(),
@@ -174,31 +176,6 @@ fn time_zone(catalogue: &Catalogue) -> Finding {
     }
 }
 
-/// A deadline both ways: as it stands in the table, and as it is understood.
-fn sample(config: &Config, catalogue: &Catalogue) -> Option<Finding> {
-    const NAME: &str = "sample deadline";
-    let sample = catalogue.sample.as_ref()?;
-    let (column, id, stored) = (&config.orders.deadline.column, &sample.id, &sample.stored);
-    let Some(deadline) = sample.deadline else {
-        return Some(Finding::warn(
-            NAME,
-            format!("order {id}: {column} is {stored}, which is no deadline: it is never due"),
-            "if that is meant as one, see orders.deadline (unit, column) in the configuration",
-        ));
-    };
-    let away = Duration::from_secs(deadline.abs_diff(catalogue.clock.micros) / 1_000_000);
-    let when = if deadline <= catalogue.clock.micros { "ago" } else { "from now" };
-    let plus = config.orders.deadline.plus.map_or_else(String::new, |plus| format!(" plus {plus}"));
-    let utc = u64::try_from(deadline).ok().and_then(|micros| UNIX_EPOCH.checked_add(Duration::from_micros(micros)));
-    let utc = utc
-        .filter(|_| deadline < YEAR_10000_MICROS)
-        .map_or_else(|| "far in the future".into(), |time| humantime::format_rfc3339_millis(time).to_string());
-    Some(Finding::ok(
-        NAME,
-        format!("order {id}: {column} is {stored}{plus}, understood as {utc} (UTC), {} {when}", humantime::format_duration(away)),
-    ))
-}
-
 /// What keeps every order, or some, from ever being due.
 fn unpaid(config: &Config, census: &Census) -> Option<Finding> {
     const NAME: &str = "unpaid orders";
@@ -237,35 +214,4 @@ fn unpaid(config: &Config, census: &Census) -> Option<Finding> {
             format!("write {column} with each order, or let another column be orders.deadline"),
         )
     })
-}
-
-/// The first moment that RFC 3339 can't write.
-const YEAR_10000_MICROS: i64 = 253_402_300_800_000_000;
-
-/// A text with a zone of its own is judged rightly, but not found in time.
-fn swept_late(config: &Config, late: &SampleDeadline) -> Finding {
-    let SampleDeadline { id, stored, .. } = late;
-    let column = &config.orders.deadline.column;
-    let zone = config.database.time_zone.as_ref().map_or_else(|| "UTC".into(), ToString::to_string);
-    Finding::fail(
-        "sample deadline",
-        format!("order {id}: {column} is {stored}, which the sweep, going by {zone}, finds hours after it is due"),
-        format!("set database.time_zone to the easternmost offset in {column}; what has an offset of its own is read by that all the same"),
-    )
-}
-
-/// Texts that are no times, and times with something after them.
-fn odd_deadlines(config: &Config, odd: &OddDeadlines) -> Finding {
-    let OddDeadlines { oddity, count, id, stored } = odd;
-    let (column, plural) = (&config.orders.deadline.column, if *count == 1 { "" } else { "s" });
-    let (what, fix) = match oddity {
-        Oddity::Unreadable => (
-            "is a text that means no time, and is never due,",
-            format!(
-                "write {column} as YYYY-MM-DD HH:MM:SS, with an offset such as +08:00 or Z where it is in another zone than database.time_zone"
-            ),
-        ),
-        Oddity::Untrimmed { trim } => ("has white space after it, which is passed over,", trim.clone()),
-    };
-    Finding::warn("deadline texts", format!("{column} {what} in {count} unpaid order{plural}, such as order {id}: {stored:?}"), fix)
 }

@@ -11,6 +11,7 @@ use crate::{
     cli::check::{Examination, Finding, host_micros},
     config::{Config, Redis},
     redis::{Commands, EXPIRED_FLAGS, Events, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
+    trigger::first_edition_lives,
 };
 
 /// How long the examination may take in all.
@@ -56,6 +57,14 @@ async fn inspect(config: &Config, examination: &mut Examination) {
     examination.add(eviction(&commands, redis, memory.unwrap_or_default()).await);
     examination.add(persistence(&commands, redis, &persisted.unwrap_or_default()).await);
     examination.add(probe);
+    // Who may not read it is told so among the rights.
+    if first_edition_lives(config, &commands).await.unwrap_or(false) {
+        examination.add(Finding::warn(
+            "first edition",
+            "a daemon of the first edition closes orders of this table, too: it asks nobody before that, and honours neither pause nor dispute",
+            "upgrade it, or stop it",
+        ));
+    }
 }
 
 /// There is no connection, or none to a Redis for us.

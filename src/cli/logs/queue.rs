@@ -15,6 +15,8 @@ use std::{
 use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::metric;
+
 /// How many bytes may wait.
 const LIMIT: usize = 1 << 20;
 
@@ -64,6 +66,7 @@ impl Queue {
                 std::mem::take(&mut state.dropped)
             };
             if dropped > 0 {
+                metric::LOG_DROPPED.add(dropped, &[]);
                 warn!(lines = dropped, "lines of this log were dropped, for nobody read it");
             }
         }

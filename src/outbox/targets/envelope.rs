@@ -3,16 +3,13 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::{order::rfc3339, outbox::Event};
+use crate::{config::EventSource, order::rfc3339, outbox::Event};
 
 /// The media type of [`cloud_event`].
 pub const CONTENT_TYPE: &str = "application/cloudevents+json";
 
 /// The type of our events, as CloudEvents wants it.
 const TYPE: &str = "order-closer.order.closed";
-
-/// The context in which they happen, likewise: a relative reference.
-const SOURCE: &str = "order-closer";
 
 /// A closure, in the words of all that tell of it.
 #[derive(Debug, Serialize)]
@@ -58,25 +55,30 @@ fn millis(micros: i64) -> f64 {
 ///
 /// # Errors
 /// None that can happen: every part can be written as JSON.
-pub fn cloud_event(event: &Event) -> Result<String, serde_json::Error> {
+pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
     struct Envelope<'e> {
         specversion: &'static str,
         id: String,
-        source: &'static str,
+        source: &'e str,
         r#type: &'static str,
+        /// Never empty; an order's id may be.
+        #[serde(skip_serializing_if = "str::is_empty")]
         subject: &'e str,
         time: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        traceparent: Option<&'e str>,
         datacontenttype: &'static str,
         data: Closure<'e>,
     }
     serde_json::to_string(&Envelope {
         specversion: "1.0",
         id: event.id.to_string(),
-        source: SOURCE,
+        source: source.as_str(),
         r#type: TYPE,
         subject: &event.order_id,
         time: rfc3339(event.closed_at),
+        traceparent: event.traceparent.as_deref(),
         datacontenttype: "application/json",
         data: Closure::from(event),
     })

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::{Answer, Closure, Target};
 use crate::{
-    config::{Redis, Stream},
+    config::{EventSource, Redis, Stream},
     outbox::Event,
     redis::{Commands, PATIENCE, RedisError},
 };
@@ -22,6 +22,7 @@ const CONCURRENCY: usize = 128;
 pub struct Entries {
     commands: Commands,
     settings: Stream,
+    source: EventSource,
 }
 
 impl Entries {
@@ -29,8 +30,8 @@ impl Entries {
     ///
     /// # Errors
     /// Says what is wrong with the configuration of Redis.
-    pub fn new(redis: &Redis, stream: &Stream) -> Result<Self, RedisError> {
-        Ok(Self { commands: Commands::new(redis)?, settings: stream.clone() })
+    pub fn new(redis: &Redis, stream: &Stream, source: &EventSource) -> Result<Self, RedisError> {
+        Ok(Self { commands: Commands::new(redis)?, settings: stream.clone(), source: source.clone() })
     }
 }
 
@@ -50,7 +51,7 @@ impl Target for Entries {
 
     async fn deliver(&self, event: &Event) -> Answer {
         let Closure { order_id, deadline, closed_at, lateness_ms, trigger, instance, order } = Closure::from(event);
-        let fields = vec![
+        let mut fields = vec![
             ("id", event.id.to_string()),
             ("order_id", order_id.into()),
             ("deadline", deadline),
@@ -59,7 +60,9 @@ impl Target for Entries {
             ("trigger", trigger.into()),
             ("instance", instance.into()),
             ("order", order.get().into()),
+            ("source", self.source.as_str().to_owned()),
         ];
+        fields.extend(event.traceparent.clone().map(|traceparent| ("traceparent", traceparent)));
         match self.commands.append(&self.settings.key, self.settings.max_len, fields).await {
             Ok(()) => Answer::Delivered,
             // What is refused for what it is: a key that is no stream, say.

@@ -19,7 +19,7 @@ use super::{
     signature::signatures,
 };
 use crate::{
-    config::{Webhook, WebhookSecret},
+    config::{EventSource, Webhook, WebhookSecret},
     outbox::Event,
 };
 
@@ -43,6 +43,7 @@ pub struct Endpoint {
     client: Client,
     timeout: Duration,
     concurrency: usize,
+    source: EventSource,
 }
 
 impl Endpoint {
@@ -50,7 +51,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Says which file can't be used, and why.
-    pub fn new(webhook: &Webhook) -> Result<Self, String> {
+    pub fn new(webhook: &Webhook, source: &EventSource) -> Result<Self, String> {
         let mut secrets = webhook.secrets.clone();
         for file in &webhook.secret_files {
             secrets.push(secret(file).map_err(|what| unusable(webhook, "secret_files", file, &what))?);
@@ -62,14 +63,15 @@ impl Endpoint {
             client: client(webhook)?,
             timeout: webhook.timeout.get(),
             concurrency: webhook.concurrency,
+            source: source.clone(),
         })
     }
 
     async fn post(&self, event: &Event) -> Result<Answer, String> {
-        let body = cloud_event(event).map_err(|error| error.to_string())?;
+        let body = cloud_event(event, &self.source).map_err(|error| error.to_string())?;
         let id = event.id.to_string();
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let request = self
+        let mut request = self
             .client
             .post(self.url.clone())
             .header(header::CONTENT_TYPE, CONTENT_TYPE)
@@ -77,6 +79,9 @@ impl Endpoint {
             .header("webhook-timestamp", timestamp)
             .header("webhook-id", id)
             .body(body);
+        if let Some(traceparent) = &event.traceparent {
+            request = request.header("traceparent", traceparent);
+        }
         let mut response = request.send().await.map_err(reason)?;
         let answer = judge(&response);
         let mut read = 0;

@@ -185,9 +185,22 @@ impl mapping::Column for Column {
 }
 
 impl Column {
-    /// Whether it holds bytes rather than text.
-    pub(super) fn is_binary(&self) -> bool {
-        matches!(self.base.as_str(), "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "bit")
+    /// The column, by its quoted name, as a JSON object takes it.
+    pub(super) fn in_json(&self, name: &str, server: &Server) -> String {
+        // Bytes have no place in JSON, and with some of them MariaDB writes the whole object in their character set, or makes
+        // NULL of it.
+        let bytes = match self.base.as_str() {
+            "binary" | "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" | "bit" | "vector" => true,
+            "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring" | "multipolygon" | "geometrycollection" => {
+                server.mariadb
+            }
+            _ => false,
+        };
+        if bytes {
+            return format!("LOWER(HEX({name}))");
+        }
+        // No number in JSON begins with a zero.
+        if self.declared.contains("zerofill") { format!("{name} + 0") } else { name.into() }
     }
 
     /// The column, by its quoted name, as a part of an index: long text only by its beginning.

@@ -1,4 +1,5 @@
-//! Logins that the driver lacks. The server answers and goes on refusing, so that waiting does not help.
+//! Users who are not let in, and logins that the driver lacks. The server answers and goes on refusing: a setting has to
+//! change, or an account.
 
 use crate::store::Misfit;
 
@@ -26,6 +27,31 @@ pub(super) fn misfit(error: &sqlx::Error, number: u16) -> Option<Misfit> {
     Some(Misfit(format!("database.url: this user logs in by {plugin}, which the driver does not know; let it log in by {KNOWN}")))
 }
 
+/// What ends a refusal with this number, which names its objects in quotes, if it is about the way in.
+pub(super) fn cure(number: u16, message: &str) -> Option<String> {
+    let mut named = message.split('\'').skip(1).step_by(2);
+    let mut next = || named.next().unwrap_or("...");
+    let mut account = || format!("'{}'@'{}'", next(), next());
+    Some(match number {
+        1045 => format!(
+            "correct the user and the password in database.url, or: ALTER USER {account} IDENTIFIED BY '...'; if there is none from this \
+             host: CREATE USER",
+            account = account()
+        ),
+        // An account that was locked, in MySQL and in MariaDB.
+        3118 | 4151 => format!("ALTER USER {} ACCOUNT UNLOCK;", account()),
+        // A password that expired.
+        1820 | 1862 => "ALTER USER ... IDENTIFIED BY '...', and correct the password in database.url".into(),
+        1044 => {
+            let account = account();
+            format!("correct the database's name in database.url, or: GRANT SELECT, UPDATE ON `{}`.* TO {account};", next())
+        }
+        1049 => format!("correct the database's name in database.url, or: CREATE DATABASE `{}`;", next()),
+        1130 => format!("let the user log in from this host: CREATE USER '...'@'{}' IDENTIFIED BY '...';", next()),
+        _ => return None,
+    })
+}
+
 /// A plugin as CREATE USER has it, whose client's half may have another name.
 fn sql_name(client: &str) -> &str {
     match client {
@@ -39,6 +65,20 @@ fn sql_name(client: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_to_be_done_names_what_the_server_names() {
+        for (number, message, part) in [
+            (1045, "Access denied for user 'closer'@'localhost' (using password: YES)", "ALTER USER 'closer'@'localhost' IDENTIFIED BY"),
+            (1044, "Access denied for user 'closer'@'%' to database 'shop'", "GRANT SELECT, UPDATE ON `shop`.* TO 'closer'@'%';"),
+            (1049, "Unknown database 'shop'", "CREATE DATABASE `shop`;"),
+            (1130, "Host '10.0.0.5' is not allowed to connect to this MariaDB server", "'...'@'10.0.0.5'"),
+            (4151, "Access denied, this account is locked", "ACCOUNT UNLOCK"),
+        ] {
+            assert!(cure(number, message).is_some_and(|cure| cure.contains(part)), "{message}: {:?}", cure(number, message));
+        }
+        assert_eq!(cure(1142, "SELECT command denied to user 'closer'@'localhost' for table 'orders'"), None);
+    }
 
     #[test]
     fn the_plugin_is_named_and_no_other_trouble_is_taken_for_one() {

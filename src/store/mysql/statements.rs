@@ -59,11 +59,7 @@ pub(super) async fn read(
     // As the judge compares them.
     let status_is = |texts: &[String]| format!("CAST({status_text} AS BINARY) IN ('{}')", texts.join("', '"));
     let micros = due.micros(plus);
-    let pair = |(name, column): &(String, Column)| {
-        let value = names.quoted(name);
-        // Bytes have no place in JSON.
-        if column.is_binary() { format!("'{name}', LOWER(HEX({value}))") } else { format!("'{name}', {value}") }
-    };
+    let pair = |(name, column): &(String, Column)| format!("'{name}', {}", column.in_json(&names.quoted(name), &server));
     let pairs: Vec<String> = columns.included.iter().map(pair).collect();
     // With the schema, since others may be in another one.
     let qualified = [&table.schema, &table.name].map(|name| names.quoted(name)).join(".");
@@ -107,6 +103,7 @@ pub(super) async fn read(
         valid: format!("{id_name} IS NOT NULL{}", id.valid(id_name)),
         order: format!("{deadline_name}, {id_name}"),
         included: (!pairs.is_empty()).then(|| format!("CAST(JSON_OBJECT({}) AS CHAR)", pairs.join(", "))),
+        traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("CAST({column} AS CHAR)")),
         status_text,
         any_swept,
         names,

@@ -1,14 +1,12 @@
 //! Recording events in the transaction that closes their orders.
 
-use std::borrow::Cow;
-
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{Link, Result, Words};
 use crate::{
     config::Events,
     order::{OrderId, Trigger},
-    store::statement::Statement,
+    store::{Carried, statement::Statement},
 };
 
 /// The most bytes of events that one statement writes, save where a single event has more: well within what the
@@ -26,8 +24,8 @@ pub struct NewEvent {
     pub now: i64,
     /// What made us look at it.
     pub trigger: Trigger,
-    /// What the event carries, as a JSON object.
-    pub data: Cow<'static, str>,
+    /// What the event carries.
+    pub carried: Carried,
 }
 
 impl NewEvent {
@@ -54,13 +52,15 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(words: &Words, settings: &Events) -> Self {
+    /// `traces` where our tables have a place for traces.
+    pub(super) fn new(words: &Words, settings: &Events, traces: bool) -> Self {
         let Words { now, new_events, new_data, .. } = words;
         let table = &words.orders_table;
+        let (traceparent, of_event) = if traces { (", traceparent", ", e.traceparent") } else { ("", "") };
         // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
         let events = words.statement(&format!(
-            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data) \
-             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data} FROM {new_events}",
+            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}) \
+             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event} FROM {new_events}",
             words.events()
         ));
         // In: ?1 events. Out: one row for each and each target. Locks the new rows.
@@ -89,13 +89,14 @@ impl Recorder {
 }
 
 fn object(event: &NewEvent) -> String {
-    let NewEvent { order, deadline, trigger, data, .. } = event;
+    let NewEvent { order, deadline, trigger, carried: Carried { data, traceparent }, .. } = event;
     serde_json::json!({
         "id": event.new_id().to_string(),
         "order_id": order.as_str(),
         "deadline": deadline,
         "triggered_by": trigger.name(),
         "data": data,
+        "traceparent": traceparent,
     })
     .to_string()
 }

@@ -23,7 +23,7 @@ pub(crate) struct Words {
     /// The beginning of the statement in microseconds since 1970.
     pub(crate) now: &'static str,
     pub(crate) parameters: Parameters,
-    /// A table `e(id, order_id, deadline, triggered_by, data)` from the parameter ?1, a JSON array of objects.
+    /// A table `e(id, order_id, deadline, triggered_by, data, traceparent)` from the parameter ?1, a JSON array of objects.
     pub(crate) new_events: &'static str,
     /// `e.data`, a JSON text, as the column of events holds it.
     pub(crate) new_data: &'static str,
@@ -65,6 +65,10 @@ impl Words {
 
     pub(crate) fn facts(&self) -> String {
         format!("{}order_closer_facts", self.schema)
+    }
+
+    pub(crate) fn pauses(&self) -> String {
+        format!("{}order_closer_pauses", self.schema)
     }
 
     pub(crate) fn migrations_table(&self) -> String {

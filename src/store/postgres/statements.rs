@@ -41,7 +41,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let id_is_unique = !relation.has_heirs && indexes.iter().any(|index| index.makes_unique(rule.id.as_str()));
     let columns = Mapped::find(rule, &columns(session, oid).await?, false)?;
     let unicode = server_encoding(session).await? == "UTF8";
-    let Mapped { id, status, deadline, included } = &columns;
+    let Mapped { id, status, deadline, included, .. } = &columns;
     let literals = StatusLiterals::new(rule, &status_kind(status)?, &status.declared)?;
     let due = DeadlineColumn::new(deadline, &names.deadline, rule)?;
     if let (DeadlineColumn::Local { .. }, SessionZone::Unknown(reason)) = (&due, zone) {
@@ -112,6 +112,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         // A bare name would mean the output column of that name, which is the column's text.
         order: format!("{table}.{deadline_name}, {table}.{id_name}"),
         included: (!pairs.is_empty()).then(|| format!("json_build_object({})::text", pairs.join(", "))),
+        traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("{column}::text")),
         any_swept,
         names,
         literals,

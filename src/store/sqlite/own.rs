@@ -17,7 +17,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         now: NOW,
         parameters: Parameters::Numbered,
         new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
-                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data FROM json_each(?1)) AS e",
+                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent FROM json_each(?1)) AS e",
         new_data: "e.data",
         data_text: "e.data",
         event_id: str::to_owned,

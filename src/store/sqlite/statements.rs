@@ -83,8 +83,9 @@ pub(super) async fn read(
     let status_is = |list: &str| format!("+{status} COLLATE BINARY IN ({list})");
     let pair = |(name, _): &(String, Column)| {
         let column = names.quoted(name);
-        // A blob has no place in JSON.
-        format!("'{name}', CASE typeof({column}) WHEN 'blob' THEN lower(hex({column})) ELSE {column} END")
+        // A blob has no place in JSON, nor has an infinite number, of which SQLite makes one that is too large.
+        let real = format!("CASE {column} WHEN 9e999 THEN 'Infinity' WHEN -9e999 THEN '-Infinity' ELSE {column} END");
+        format!("'{name}', CASE typeof({column}) WHEN 'blob' THEN lower(hex({column})) WHEN 'real' THEN {real} ELSE {column} END")
     };
     let pairs: Vec<String> = columns.included.iter().map(pair).collect();
     let swept: Vec<String> = literals.unpaid.iter().map(|status| has_status(std::slice::from_ref(status))).collect();
@@ -139,6 +140,7 @@ pub(super) async fn read(
         stored: format!("CAST({deadline} AS TEXT)"),
         order: format!("{deadline}, {ordered_id}"),
         included: (!pairs.is_empty()).then(|| format!("json_object({})", pairs.join(", "))),
+        traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("CAST({column} AS TEXT)")),
         deadline: micros,
         id_text,
         status_text,

@@ -3,12 +3,35 @@
 //! They keep their heartbeats in a hash of another name. It is only read, to say that one of them runs: it tries every order,
 //! and so does each of ours what is its own, and row locks keep them apart.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
+use tokio::time::sleep;
 use tracing::warn;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::config::{Config, Database, DatabaseUrl, Orders, Status};
+use crate::{
+    config::{Config, Database, DatabaseUrl, Orders, Status},
+    redis::{Commands, RedisError},
+};
+
+/// Longer than it takes between two of their heartbeats.
+const BEAT: Duration = Duration::from_millis(800);
+
+/// Whether a daemon of the first edition closes orders of this table: looks at two moments between which it would have
+/// changed its heartbeat.
+///
+/// # Errors
+/// As Redis says.
+pub async fn first_edition_lives(config: &Config, commands: &Commands) -> Result<bool, RedisError> {
+    let mut older = FirstEdition::new(config);
+    let fields = commands.fields(&older.key).await?;
+    if fields.is_empty() {
+        return Ok(false);
+    }
+    older.lives(fields);
+    sleep(BEAT).await;
+    Ok(older.lives(commands.fields(&older.key).await?))
+}
 
 /// Daemons of the first edition that close the same orders.
 #[derive(Debug)]
@@ -16,24 +39,36 @@ pub(super) struct FirstEdition {
     pub(super) key: String,
     seen: Option<HashMap<String, String>>,
     said: bool,
+    /// How often nothing had changed since.
+    silent: u32,
 }
 
 impl FirstEdition {
     pub(super) fn new(config: &Config) -> Self {
-        Self { key: format!("order-closer:{}", group(config)), seen: None, said: false }
+        Self { key: format!("order-closer:{}", group(config)), seen: None, said: false, silent: 0 }
     }
 
-    /// Takes in what their hash has, at least a heartbeat after the last time, and says once that one of them lives.
+    /// Whether there are heartbeats of which it is not known yet whether they are of the living.
+    pub(super) fn is_suspect(&self) -> bool {
+        !self.said && self.seen.as_ref().is_some_and(|fields| !fields.is_empty())
+    }
+
+    /// Takes in what their hash has, and says once that one of them lives.
     pub(super) fn learn(&mut self, fields: HashMap<String, String>) {
-        let lives = self.lives(fields);
-        if lives && !self.said {
-            warn!(
-                key = self.key,
-                "an older version of order-closer closes orders of this table, too: it shares no work with this one, and knows nothing of what \
-                 this one waits for; upgrade it, or stop it"
-            );
+        if self.lives(fields) {
+            self.silent = 0;
+            if !std::mem::replace(&mut self.said, true) {
+                warn!(
+                    key = self.key,
+                    "a daemon of the first edition closes orders of this table, too: it asks nobody before that, honours neither pause nor \
+                     dispute, and shares no work with this one; upgrade it, or stop it"
+                );
+            }
+        } else {
+            // Two looks may fall between two heartbeats.
+            self.silent += 1;
+            self.said &= self.silent < 2;
         }
-        self.said = lives;
     }
 
     /// Whether a field has changed.
@@ -48,7 +83,7 @@ impl FirstEdition {
 fn group(config: &Config) -> String {
     let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
     let Database { url, time_zone, timeout: _ } = &config.database;
-    let text = url.to_string();
+    let text = url.in_first_edition();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));
     let host = if local { gethostname::gethostname().to_string_lossy().into_owned() } else { String::new() };
     let mut unpaid: Vec<String> = unpaid.get().iter().map(Status::text).collect();
@@ -63,6 +98,19 @@ mod tests {
 
     fn fields(fields: &[(&str, &str)]) -> HashMap<String, String> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// As a daemon of that edition with these settings has called its hash.
+    #[test]
+    fn the_name_of_their_hash_stays() {
+        let config = toml::from_str(
+            "[redis]\nkey_prefix = 'pay:'\n\
+             [database]\nurl = 'postgres://postgres@0x7f000001:39999/postgres'\ntime_zone = '+08:00'\n\
+             [orders]\ntable = 'public.orders'\nunpaid = [0, 3]\nfilter = 'order_no > 0'\n\
+             deadline = { column = 'expires_at', plus = '30m' }",
+        );
+        let config: Config = config.unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(FirstEdition::new(&config).key, "order-closer:4bc1f3a4faa2ac42");
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl Peers {
         &self.own.name
     }
 
+    /// Whether this instance closes what is its own.
+    pub(super) fn is_fit(&self) -> bool {
+        self.fit
+    }
+
     /// How long after its deadline it is for this instance to try an order: zero if it is the first.
     pub(super) fn patience(&self, id: &OrderId, now: Instant) -> Duration {
         // Where all are unfit, their database is: they go on sharing the work.

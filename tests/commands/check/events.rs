@@ -24,8 +24,8 @@ async fn tables_and_targets() {
         let report = Report::of(&renamed, 0).await;
         assert_eq!(report.wrong(), ["targets"], "{kind:?}");
         report.assert("targets", "warn", "till is not in the configuration, 1 waiting");
-        let (_, sql) = report.fix("targets").split_once("give up what waits: ").expect("some SQL");
-        shop.database.execute(sql).await;
+        let (_, command) = report.fix("targets").split_once("give up what waits: order-closer ").expect("a command");
+        order_closer(&renamed, &command.split(' ').collect::<Vec<_>>()).await.expect_code(0);
         assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
         // Named, but told nothing, with or without tables.
         let off = renamed.clone().set("events.enabled", false);
@@ -61,11 +61,27 @@ async fn tables_that_may_not_be_read() {
     let report = Report::of(&settings, 78).await;
     report.assert("mapping", "fail", "this user can't read them");
     report.assert("mapping", "fail", "grant it SELECT, INSERT, UPDATE and DELETE");
-    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters";
+    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters, order_closer_facts, order_closer_targets, \
+                  order_closer_pauses";
     let grant = format!("GRANT SELECT ON order_closer_migrations TO {name}; GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}");
     shop.database.execute(&grant).await;
     assert_eq!(Report::of(&settings.set("events.enabled", true), 0).await.wrong(), [] as [&str; 0]);
     shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+}
+
+/// A cron job by a configuration of its own closes what the daemon would have told of.
+#[tokio::test]
+async fn events_that_only_somebody_else_writes() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let plain = shop.settings_with(&redis);
+    order_closer(&plain, &["migrate"]).await.expect_code(0);
+    assert_eq!(Report::of(&plain, 0).await.wrong(), [] as [&str; 0]);
+    shop.order(1, -1_000).await;
+    order_closer(&plain.clone().set("events.enabled", true), &["close", "1"]).await.expect_code(0);
+    let report = Report::of(&plain, 0).await;
+    report.assert("events", "warn", "somebody has recorded closures of this table within the last day");
+    assert!(report.fix("events").contains("enabled = true"));
 }
 
 #[tokio::test]

@@ -1,0 +1,144 @@
+//! `order-closer pause`, `resume`, `status`: closing stops for a while, for every daemon, `reconcile` and `close`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{
+    cli::{CommandResult, Exit, Failure, events::json, print},
+    config::{Config, RULE, Span},
+    order::rfc3339,
+    outbox::{Pause, Wish, time_for},
+    store::{self, Outbox, Store},
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Begin {
+    /// The rule whose orders wait; all without.
+    #[arg(long, value_name = "NAME", value_parser = [RULE])]
+    rule: Option<String>,
+    /// How long, such as 1h; until `resume` without.
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Span>,
+    /// Why: it stands in the log, in `status` and in the audit log.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct End {
+    /// The rule whose orders go on; all without.
+    #[arg(long, value_name = "NAME", value_parser = [RULE])]
+    rule: Option<String>,
+    /// Close what is overdue by now at so many orders a second, such as 100/s.
+    #[arg(long, value_name = "N/s", value_parser = rate)]
+    rate: Option<u32>,
+}
+
+fn rate(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    match number.parse() {
+        Ok(rate) if rate > 0 => Ok(rate),
+        _ => Err("a rate is a whole number of orders a second, such as 100/s".into()),
+    }
+}
+
+pub(super) async fn begin(config: &Config, arguments: Begin) -> CommandResult {
+    let store = store::open(config).await?;
+    let outbox = tables(store.as_ref())?;
+    let (who, rule) = (who(), arguments.rule.unwrap_or_default());
+    let length = arguments.length.map(Span::get);
+    outbox.pause(&Wish { rule: &rule, reason: &arguments.reason, who: &who }, length, None).await?;
+    store.close().await;
+    let until = arguments.length.map_or_else(|| "until `order-closer resume`".into(), |length| format!("for {length}"));
+    print(&format!("closing is paused {until}; every daemon honours that within a second"));
+    Ok(Exit::Done)
+}
+
+pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
+    let store = store::open(config).await?;
+    let outbox = tables(store.as_ref())?;
+    let (who, rule) = (who(), arguments.rule.unwrap_or_default());
+    let wish = Wish { rule: &rule, reason: "resumed", who: &who };
+    let said = match arguments.rate {
+        None => match outbox.resume(&wish).await? {
+            0 => "closing was not paused".into(),
+            _ => "closing goes on".into(),
+        },
+        Some(rate) => {
+            let overdue = store.count_overdue().await?;
+            let length = time_for(overdue, rate);
+            outbox.pause(&wish, Some(length), Some(rate)).await?;
+            let seconds = humantime::format_duration(Duration::from_secs(length.as_secs()));
+            format!("closing goes on, at {rate} orders a second for {seconds}: {overdue} are overdue")
+        }
+    };
+    store.close().await;
+    print(&said);
+    Ok(Exit::Done)
+}
+
+/// A rule as `status` prints it.
+#[derive(Debug, Serialize)]
+struct State {
+    rule: &'static str,
+    paused: bool,
+    overdue: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_left: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    who: Option<String>,
+}
+
+pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
+    let store = store::open(config).await?;
+    let pause = store.outbox().pauses().await?.into_iter().min_by_key(|pause| (pause.rate, pause.since));
+    let overdue = store.count_overdue().await?;
+    store.close().await;
+    let paused = pause.as_ref().is_some_and(|pause| pause.rate.is_none());
+    let state = State {
+        rule: RULE,
+        paused,
+        overdue,
+        since: pause.as_ref().map(|pause| rfc3339(pause.since)),
+        seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
+        rate: pause.as_ref().and_then(|pause| pause.rate),
+        reason: pause.as_ref().map(|pause| pause.reason.clone()),
+        who: pause.as_ref().map(|pause| pause.who.clone()),
+    };
+    print(&if as_json { json(&state)? } else { line(&state, pause.as_ref()) });
+    Ok(if paused { Exit::Unfinished } else { Exit::Done })
+}
+
+fn line(state: &State, pause: Option<&Pause>) -> String {
+    let how = match pause {
+        None => "closing".to_owned(),
+        Some(Pause { rate: Some(rate), .. }) => format!("closing at most {rate} orders a second"),
+        Some(Pause { left, reason, who, since, .. }) => {
+            let left = left.map_or_else(
+                || "until `order-closer resume`".to_owned(),
+                |left| format!("for another {}", humantime::format_duration(Duration::from_secs(left.as_secs()))),
+            );
+            format!("paused since {} {left}, by {}: {}", rfc3339(*since), who.escape_debug(), reason.escape_debug())
+        }
+    };
+    format!("{}: {how}; {} orders overdue", state.rule, state.overdue)
+}
+
+/// Our own tables, which must be able to hold a pause.
+fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
+    let outbox = store.outbox();
+    if outbox.has_pauses() { Ok(outbox) } else { Err(Failure::new(Exit::Configuration, outbox.missing())) }
+}
+
+/// Who sits at this terminal, as far as the environment knows.
+fn who() -> String {
+    let user = ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|name| !name.is_empty()));
+    format!("{}@{}", user.unwrap_or_else(|| "somebody".into()), gethostname::gethostname().to_string_lossy())
+}

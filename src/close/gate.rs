@@ -1,0 +1,142 @@
+//! The gate before every transaction and every question: open, shut while somebody has paused closing, or open for so many
+//! orders a second.
+//!
+//! What was taken from the inbox before waits here in hand, and is judged by its row when the gate opens.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::Instant};
+
+/// Who may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    /// All.
+    Open,
+    /// So many a second.
+    Rate(u32),
+    /// Nobody; until then, if that is known.
+    Shut(Option<Instant>),
+}
+
+/// The gate.
+#[derive(Debug)]
+pub struct Gate {
+    passage: watch::Sender<Passage>,
+    /// From when on the next order may pass, at a rate.
+    next: Mutex<Option<Instant>>,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new(Passage::Open)
+    }
+}
+
+impl Gate {
+    /// A gate.
+    #[must_use]
+    pub fn new(passage: Passage) -> Self {
+        Self { passage: watch::Sender::new(passage), next: Mutex::default() }
+    }
+
+    /// Opens or shuts it; returns whether that is a change.
+    pub fn set(&self, passage: Passage) -> bool {
+        self.passage.send_if_modified(|before| std::mem::replace(before, passage) != passage)
+    }
+
+    /// Whether nobody may pass.
+    #[must_use]
+    pub fn is_shut(&self) -> bool {
+        matches!(*self.passage.borrow(), Passage::Shut(until) if until.is_none_or(|until| Instant::now() < until))
+    }
+
+    /// Waits until it is shut.
+    pub async fn shut(&self) {
+        let mut passage = self.passage.subscribe();
+        // The sender lives as long as the gate.
+        passage.wait_for(|_| self.is_shut()).await.ok();
+    }
+
+    /// Waits until so many orders may pass.
+    pub async fn pass(&self, orders: usize) {
+        let mut passage = self.passage.subscribe();
+        loop {
+            let now = *passage.borrow_and_update();
+            let until = match now {
+                Passage::Open => return,
+                Passage::Rate(rate) => match self.take(orders, rate) {
+                    None => return,
+                    Some(at) => Some(at),
+                },
+                Passage::Shut(Some(until)) if until <= Instant::now() => return,
+                Passage::Shut(until) => until,
+            };
+            tokio::select! {
+                _ = passage.changed() => {}
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Takes the time of so many orders, or says from when on it can be had.
+    fn take(&self, orders: usize, rate: u32) -> Option<Instant> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match *next {
+            Some(at) if now < at => Some(at),
+            Some(_) | None => {
+                *next = Some(now + Duration::from_secs_f64(orders as f64 / f64::from(rate)));
+                None
+            }
+        }
+    }
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_shut_for_so_long_and_no_longer() {
+        let began = Instant::now();
+        let gate = Gate::new(Passage::Shut(Some(began + Duration::from_secs(60))));
+        assert!(gate.is_shut());
+        gate.pass(1).await;
+        assert_eq!(began.elapsed(), Duration::from_secs(60));
+        assert!(!gate.is_shut());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_passes_when_it_is_opened() {
+        let gate = std::sync::Arc::new(Gate::new(Passage::Shut(None)));
+        let waiting = tokio::spawn({
+            let gate = std::sync::Arc::clone(&gate);
+            async move { gate.pass(10).await }
+        });
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        assert!(!waiting.is_finished());
+        assert!(gate.set(Passage::Open));
+        assert!(!gate.set(Passage::Open), "no news");
+        waiting.await.expect("it passes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_pass_in_a_second() {
+        let gate = Gate::new(Passage::Rate(100));
+        let began = Instant::now();
+        for _ in 0..11 {
+            gate.pass(50).await;
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(5), "500 orders have passed before the last 50");
+    }
+}

@@ -1,0 +1,160 @@
+//! The database's URL.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{is_shown, only, parsed, redacted};
+use crate::config::Secret;
+
+/// Refuses a mode of TLS that there is not.
+fn tls_mode(url: &Url) -> Result<(), String> {
+    let modes =
+        ["disable", "disabled", "allow", "prefer", "preferred", "require", "required", "verify-ca", "verify-full", "verify-identity"];
+    let is_mode = |name: &str| name == "sslmode" || name == "ssl-mode";
+    let is_known = |mode: &str| modes.contains(&mode.to_ascii_lowercase().replace('_', "-").as_str());
+    if url.query_pairs().all(|(name, mode)| !is_mode(&name) || is_known(&mode)) {
+        return Ok(());
+    }
+    Err("its sslmode is none such as require or verify-full (PostgreSQL), REQUIRED or VERIFY_IDENTITY (MySQL and MariaDB)".into())
+}
+
+/// The parameters that the client of PostgreSQL knows.
+const POSTGRES: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+    "statement-cache-capacity",
+];
+
+/// Those that the client of MySQL and MariaDB knows.
+const MYSQL: &[&str] = &[
+    "ssl-mode",
+    "sslmode",
+    "ssl-ca",
+    "sslca",
+    "ssl-cert",
+    "sslcert",
+    "ssl-key",
+    "sslkey",
+    "charset",
+    "collation",
+    "socket",
+    "time-zone",
+    "timezone",
+    "statement-cache-capacity",
+];
+
+/// The database's URL; its scheme chooses the dialect.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DatabaseUrl {
+    /// `postgres://` or `postgresql://`.
+    Postgres(Secret),
+    /// `mysql://` or `mariadb://`.
+    MySql(Secret),
+    /// `sqlite://`.
+    Sqlite(String),
+}
+
+impl DatabaseUrl {
+    /// The whole URL, with its password.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        match self {
+            Self::Postgres(url) | Self::MySql(url) => url.reveal(),
+            Self::Sqlite(url) => url,
+        }
+    }
+
+    /// The URL as the first edition showed it, by which its daemons are known.
+    pub(crate) fn in_first_edition(&self) -> String {
+        let secret = |name: &str| ["password", "passwd", "pwd", "secret"].iter().any(|word| name.to_ascii_lowercase().contains(word));
+        match self {
+            Self::Postgres(url) | Self::MySql(url) => redacted(url.reveal(), |name| !secret(name)),
+            Self::Sqlite(url) => url.clone(),
+        }
+    }
+}
+
+impl Default for DatabaseUrl {
+    fn default() -> Self {
+        Self::Sqlite("sqlite://order-closer.db".into())
+    }
+}
+
+impl TryFrom<String> for DatabaseUrl {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme).to_owned();
+        let (url, parameters) = match scheme.as_str() {
+            "sqlite" => return sqlite(text),
+            "postgres" | "postgresql" => (Self::Postgres(text.into()), POSTGRES),
+            "mysql" | "mariadb" => (Self::MySql(text.into()), MYSQL),
+            _ => return Err("a database URL begins with sqlite://, postgres:// or mysql://".into()),
+        };
+        let wrong = |what: &str| {
+            format!(
+                "this {scheme} URL can't be read: {what}; write {scheme}://user:password@host:port/database, with special characters percent-encoded"
+            )
+        };
+        // Without the slashes all that follows would be a path, and shown with the password in it.
+        if !url.secret()[scheme.len()..].starts_with("://") {
+            return Err(wrong("two slashes are missing"));
+        }
+        let parsed = parsed(url.secret()).map_err(|what| wrong(&what))?;
+        only(parameters, &parsed).and_then(|()| tls_mode(&parsed)).map_err(|what| wrong(&what))?;
+        Ok(url)
+    }
+}
+
+/// SQLite's URLs name a file, and have their parameters.
+fn sqlite(text: String) -> Result<DatabaseUrl, String> {
+    let (file, parameters) = text.split_once('?').unwrap_or((&text, ""));
+    // Whoever changes the scheme alone leaves a login behind, which would be shown as a part of the file's name.
+    if file.split_once('@').is_some_and(|(login, _)| login.trim_start_matches("sqlite:").contains(':')) {
+        return Err("this sqlite URL can't be read: it names a file, and has neither user nor password; a : in its name is %3A".into());
+    }
+    let known = ["mode", "cache", "immutable", "vfs"];
+    if !parameters.is_empty() && parameters.split('&').any(|one| !known.contains(&one.split('=').next().unwrap_or_default())) {
+        return Err(format!("this sqlite URL can't be read: it has a parameter other than {}; in a name ? is %3F", known.join(", ")));
+    }
+    Ok(DatabaseUrl::Sqlite(text))
+}
+
+impl From<DatabaseUrl> for String {
+    fn from(url: DatabaseUrl) -> Self {
+        url.to_string()
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(url) => f.write_str(url),
+            Self::Postgres(url) | Self::MySql(url) => f.write_str(&redacted(url.reveal(), is_shown)),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

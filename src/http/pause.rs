@@ -1,0 +1,113 @@
+//! Pausing, resuming, and whether closing is paused.
+
+use std::sync::Arc;
+
+use axum::{Json, body::Bytes, extract::State, http::StatusCode};
+use serde::{Deserialize, Serialize};
+
+use super::{Desk, Refusal, orders::unavailable};
+use crate::{
+    config::{RULE, Span},
+    order::rfc3339,
+    outbox::{Wish, time_for},
+};
+
+/// Who is noted for what is wanted over HTTP.
+const WHO: &str = "http";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begin {
+    #[serde(default)]
+    rule: String,
+    #[serde(default, rename = "for")]
+    length: Option<Span>,
+    reason: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct End {
+    rule: String,
+    /// Orders a second.
+    rate: Option<u32>,
+}
+
+/// Whether closing is paused.
+#[derive(Debug, Serialize)]
+pub(super) struct Status {
+    rule: &'static str,
+    paused: bool,
+    since: Option<String>,
+    seconds_left: Option<u64>,
+    rate: Option<u32>,
+    reason: Option<String>,
+    who: Option<String>,
+}
+
+pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<Status>, Refusal> {
+    let Begin { rule, length, reason } = read(&body)?;
+    let rule = known(rule)?;
+    change(&desk, move |desk| async move {
+        let wish = Wish { rule: &rule, reason: &reason, who: WHO };
+        desk.store.outbox().pause(&wish, length.map(Span::get), None).await.map_err(unavailable)
+    })
+    .await
+}
+
+pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<Status>, Refusal> {
+    let End { rule, rate } = if body.is_empty() { End::default() } else { read(&body)? };
+    let rule = known(rule)?;
+    change(&desk, move |desk| async move {
+        let wish = Wish { rule: &rule, reason: "resumed", who: WHO };
+        let outbox = desk.store.outbox();
+        match rate {
+            Some(0) => Err(Refusal::new(StatusCode::BAD_REQUEST, "a rate is a whole number of orders a second, above 0")),
+            Some(rate) => {
+                let overdue = desk.store.count_overdue().await.map_err(unavailable)?;
+                outbox.pause(&wish, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
+            }
+            None => outbox.resume(&wish).await.map(drop).map_err(unavailable),
+        }
+    })
+    .await
+}
+
+pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<Status>, Refusal> {
+    let store = Arc::clone(&desk.store);
+    let pauses = desk.run(async move { store.outbox().pauses().await }).await?.map_err(unavailable)?;
+    let pause = pauses.into_iter().min_by_key(|pause| (pause.rate, pause.since));
+    Ok(Json(Status {
+        rule: RULE,
+        paused: pause.as_ref().is_some_and(|pause| pause.rate.is_none()),
+        since: pause.as_ref().map(|pause| rfc3339(pause.since)),
+        seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
+        rate: pause.as_ref().and_then(|pause| pause.rate),
+        reason: pause.as_ref().map(|pause| pause.reason.clone()),
+        who: pause.map(|pause| pause.who),
+    }))
+}
+
+/// Changes something in our tables, and says how it is then.
+async fn change<F: Future<Output = Result<(), Refusal>> + Send + 'static>(
+    desk: &Desk,
+    what: impl FnOnce(Desk) -> F,
+) -> Result<Json<Status>, Refusal> {
+    if !desk.store.outbox().has_pauses() {
+        return Err(Refusal::new(StatusCode::CONFLICT, desk.store.outbox().missing()));
+    }
+    desk.run(what(desk.clone())).await??;
+    status(State(desk.clone())).await
+}
+
+fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("the body is not what is taken here: {error}")))
+}
+
+fn known(rule: String) -> Result<String, Refusal> {
+    if rule.is_empty() || rule == RULE {
+        return Ok(rule);
+    }
+    Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}; the only one is {RULE:?}")))
+}

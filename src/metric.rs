@@ -1,0 +1,140 @@
+//! What the daemon measures: each metric's name, type, labels and meaning, said once.
+//!
+//! Recording costs a look-up, and nothing where nobody has asked for metrics. No label ever holds an order's id.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use metrics::{Key, KeyName, Label, Level, Metadata, SharedString, with_recorder};
+
+/// How a metric moves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Is as it is at the moment.
+    Gauge,
+    /// Counts values by their size; the upper bounds of its buckets.
+    Histogram(&'static [f64]),
+}
+
+/// A metric. Names follow Prometheus' conventions: base units, counters end in `_total`.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// How it moves.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it means, with its unit.
+    pub help: &'static str,
+}
+
+/// Lateness, from a millisecond to half an hour.
+const LATENESS_BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0];
+
+/// The length of a transaction or a statement.
+const DURATION_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Orders in a batch.
+const SIZE_BUCKETS: &[f64] = &[1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0];
+
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $id:ident = $name:literal, $kind:expr, [$($label:literal),*];)+) => {
+        $($(#[doc = $help])+ pub static $id: Metric =
+            Metric { name: $name, kind: $kind, labels: &[$($label),*], help: concat!($($help),+) };)+
+
+        /// All metrics, in the order of the documentation.
+        pub static ALL: &[&Metric] = &[$(&$id),+];
+    };
+}
+
+metrics! {
+    /// The time of the commit less the deadline, of closed orders, in seconds.
+    LATENESS = "order_closer_lateness_seconds", Kind::Histogram(LATENESS_BUCKETS), ["rule", "trigger"];
+    /// Looks at orders, by what brought them and how they ended: closed, settled (paid or closed already), not_due, not_found,
+    /// locked, rejected, undone.
+    LOOKS = "order_closer_looks_total", Kind::Counter, ["rule", "trigger", "outcome"];
+    /// Orders past their deadline and not closed, by why not: open (nothing known is in the way), held (by another
+    /// transaction), resting (rejected, and waiting for their next try), paused, disputed (their key contradicts their row), dead
+    /// (dead letters), old (for longer than sweep.oldest). Each count ends at 10,000.
+    OVERDUE = "order_closer_overdue_orders", Kind::Gauge, ["rule", "state"];
+    /// For how long the oldest of the overdue orders in the state open has been overdue, in seconds; 0 without any.
+    OLDEST_OVERDUE = "order_closer_oldest_overdue_seconds", Kind::Gauge, ["rule"];
+    /// When the counts of overdue orders were taken last, in seconds since 1970 UTC.
+    SAMPLED = "order_closer_overdue_sampled_timestamp_seconds", Kind::Gauge, ["rule"];
+    /// Notifications of expired keys, by what they were: order, foreign (the key names no order), lost (on the way, as far as
+    /// that can be known), dropped (came faster than their orders could be looked at).
+    NOTIFICATIONS = "order_closer_notifications_total", Kind::Counter, ["rule", "kind"];
+    /// 1 while there is a confirmed subscription to expired keys, else 0.
+    SUBSCRIBED = "order_closer_subscribed", Kind::Gauge, [];
+    /// Confirmed subscriptions; each after the first is a resubscription.
+    SUBSCRIPTIONS = "order_closer_subscriptions_total", Kind::Counter, [];
+    /// Orders that wait in the inbox: queued for a worker, held, resting, disputed.
+    WAITING = "order_closer_inbox_orders", Kind::Gauge, ["rule", "state"];
+    /// Orders whose deadline is near and which wait for it in the wheel.
+    WHEEL = "order_closer_wheel_orders", Kind::Gauge, ["rule"];
+    /// Orders of a transaction, also of one that failed.
+    BATCH_ORDERS = "order_closer_batch_orders", Kind::Histogram(SIZE_BUCKETS), ["rule"];
+    /// How long a transaction took, also one that failed, in seconds.
+    BATCH_SECONDS = "order_closer_batch_seconds", Kind::Histogram(DURATION_BUCKETS), ["rule"];
+    /// Transactions that failed, by why: conflict (a deadlock), locked (a wait for a lock ended), timed_out, rejected, refused (a login),
+    /// unavailable (the database is away).
+    BATCH_FAILURES = "order_closer_batch_failures_total", Kind::Counter, ["rule", "kind"];
+    /// Passes that ended well, of look-ahead and sweep.
+    PASSES = "order_closer_passes_total", Kind::Counter, ["rule", "pass"];
+    /// When a pass ended well the last time, in seconds since 1970 UTC.
+    LAST_PASS = "order_closer_last_pass_timestamp_seconds", Kind::Gauge, ["rule", "pass"];
+    /// 1 while closing is paused, else 0.
+    PAUSED = "order_closer_paused", Kind::Gauge, ["rule"];
+    /// Other instances that share the work.
+    PEERS = "order_closer_peers", Kind::Gauge, ["rule"];
+    /// 1 while this instance tells the others that it closes what is its, else 0.
+    FIT = "order_closer_fit", Kind::Gauge, ["rule"];
+    /// 1 while the database can be used, else 0.
+    DATABASE_UP = "order_closer_database_up", Kind::Gauge, [];
+    /// Events that wait for a target, with those that are put off.
+    EVENTS_WAITING = "order_closer_events_waiting", Kind::Gauge, ["target"];
+    /// Events that were given up.
+    EVENTS_DEAD = "order_closer_events_dead", Kind::Gauge, ["target"];
+    /// Lines of the log that were dropped, since nobody read them.
+    LOG_DROPPED = "order_closer_log_lines_dropped_total", Kind::Counter, [];
+    /// 1, with the version of the program.
+    BUILD = "order_closer_build_info", Kind::Gauge, ["version"];
+}
+
+impl Metric {
+    /// Adds to a counter.
+    pub fn add(&self, more: u64, values: &[&str]) {
+        with_recorder(|recorder| recorder.register_counter(&self.key(values), &METADATA).increment(more));
+    }
+
+    /// Sets a counter to what has been counted elsewhere.
+    pub fn counted(&self, total: u64, values: &[&str]) {
+        with_recorder(|recorder| recorder.register_counter(&self.key(values), &METADATA).absolute(total));
+    }
+
+    /// Sets a gauge.
+    pub fn set(&self, value: f64, values: &[&str]) {
+        with_recorder(|recorder| recorder.register_gauge(&self.key(values), &METADATA).set(value));
+    }
+
+    /// Sets a gauge to this host's time, in seconds since 1970 UTC.
+    pub fn now(&self, values: &[&str]) {
+        self.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()), values);
+    }
+
+    /// Adds a value to a histogram.
+    pub fn record(&self, value: f64, values: &[&str]) {
+        with_recorder(|recorder| recorder.register_histogram(&self.key(values), &METADATA).record(value));
+    }
+
+    fn key(&self, values: &[&str]) -> Key {
+        debug_assert_eq!(self.labels.len(), values.len(), "labels of {}", self.name);
+        let label = |(name, value): (&&'static str, &&str)| Label::new(*name, SharedString::from((*value).to_owned()));
+        Key::from_parts(KeyName::from_const_str(self.name), self.labels.iter().zip(values).map(label).collect::<Vec<_>>())
+    }
+}
+
+static METADATA: Metadata<'static> = Metadata::new(env!("CARGO_PKG_NAME"), Level::INFO, None);

@@ -1,0 +1,90 @@
+//! What is read once a second: what waits, who else is there, what works.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    close::{Inbox, Outage, Why},
+    config::RULE,
+    metric,
+    ops::Measured,
+    store::Store,
+    trigger::Membership,
+};
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What waits for targets is counted so often, and for so long at the most.
+const EVENTS_EVERY: Duration = Duration::from_secs(15);
+const EVENTS_LIMIT: Duration = Duration::from_secs(5);
+
+/// Reads.
+#[derive(Debug)]
+pub struct Gauges {
+    /// Where it goes.
+    pub measured: Measured,
+    /// What waits.
+    pub inbox: Arc<Inbox>,
+    /// Who else is there.
+    pub peers: Arc<Membership>,
+    /// Whether the database can be used.
+    pub outage: Arc<Outage>,
+    /// What waits for targets.
+    pub store: Arc<dyn Store>,
+    /// Whether there is a confirmed subscription.
+    pub subscribed: watch::Receiver<bool>,
+    /// When to stop.
+    pub stop: CancellationToken,
+}
+
+impl Gauges {
+    /// Reads again and again.
+    pub async fn run(self) {
+        let reading = async { tokio::join!(self.read_again_and_again(), self.count_events()) };
+        self.stop.run_until_cancelled(reading).await;
+    }
+
+    async fn read_again_and_again(&self) {
+        loop {
+            self.read();
+            self.measured.tidy_up();
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    fn read(&self) {
+        let held = self.inbox.held().map_or(0, |(orders, _)| orders);
+        let (waiting, queued) = (self.inbox.waiting(), self.inbox.queued());
+        let states = [
+            ("queued", queued),
+            ("held", held),
+            ("resting", waiting.saturating_sub(queued).saturating_sub(held)),
+            ("disputed", self.inbox.waits(Why::Disputed)),
+        ];
+        for (state, orders) in states {
+            metric::WAITING.set(orders as f64, &[RULE, state]);
+        }
+        let (others, fit) = self.peers.seen();
+        metric::PEERS.set(others as f64, &[RULE]);
+        metric::FIT.set(f64::from(u8::from(fit)), &[RULE]);
+        metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
+        metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts())), &[]);
+    }
+
+    async fn count_events(&self) {
+        if !self.store.outbox().is_ready() {
+            return;
+        }
+        loop {
+            if let Ok(Ok(targets)) = tokio::time::timeout(EVENTS_LIMIT, self.store.outbox().backlog()).await {
+                for target in targets {
+                    metric::EVENTS_WAITING.set(target.waiting as f64, &[&target.target]);
+                    metric::EVENTS_DEAD.set(target.dead as f64, &[&target.target]);
+                }
+            }
+            tokio::time::sleep(EVENTS_EVERY).await;
+        }
+    }
+}

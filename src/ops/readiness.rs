@@ -1,0 +1,90 @@
+//! Whether orders are closed on time, and what is missing.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Serialize;
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
+};
+
+use crate::{
+    close::{Gate, Inbox, Outage},
+    redis::Commands,
+    store::Store,
+    trigger::{Membership, Pass, Passes},
+};
+
+/// The database is asked at most so often.
+const REACH_EVERY: Duration = Duration::from_secs(1);
+
+/// A look-ahead that has not ended well for so long is none.
+const STALE: Duration = Duration::from_mins(2);
+
+/// Knows what works.
+#[derive(Debug)]
+pub struct Readiness {
+    /// The orders.
+    pub store: Arc<dyn Store>,
+    /// What is known of them.
+    pub inbox: Arc<Inbox>,
+    /// Whether the database can be used.
+    pub outage: Arc<Outage>,
+    /// Whether closing is paused.
+    pub gate: Arc<Gate>,
+    /// When look-ahead and sweep ended well.
+    pub passes: Arc<Passes>,
+    /// What Redis refuses.
+    pub commands: Commands,
+    /// Who else is there.
+    pub peers: Arc<Membership>,
+    /// Whether there is a confirmed subscription.
+    pub subscribed: watch::Receiver<bool>,
+    /// Whether the database could be written when it was asked last.
+    pub reached: Mutex<Option<(Instant, bool)>>,
+}
+
+/// What works, and what does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ready {
+    /// Whether orders are closed.
+    pub ready: bool,
+    /// What keeps them from that.
+    pub missing: Vec<&'static str>,
+    /// What is wrong, and keeps none from closing on time.
+    pub degraded: Vec<&'static str>,
+}
+
+impl Readiness {
+    /// Looks, and asks the database for a second at the most.
+    pub async fn look(&self) -> Ready {
+        let mut missing = Vec::new();
+        let mut degraded = Vec::new();
+        let note = |list: &mut Vec<&'static str>, is_so: bool, what| list.extend(is_so.then_some(what));
+        let reached = self.reached().await;
+        note(&mut missing, !reached, "the database can't be written");
+        note(&mut missing, self.store.halted().borrow().is_some(), "the server's time zone has changed, and closing is stopped");
+        note(&mut missing, self.passes.last(Pass::Sweep).is_none(), "the first sweep has not ended yet");
+        note(&mut missing, self.inbox.refuses_all(), "the database refuses every order");
+        note(&mut degraded, self.gate.is_shut(), "closing is paused: order-closer status");
+        let is_stale = self.passes.last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
+        note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
+        note(&mut degraded, !*self.subscribed.borrow(), "no keyspace notifications; orders are closed by their rows alone");
+        note(&mut degraded, !self.commands.troubles().is_empty(), "Redis can't be used, or refuses commands");
+        note(&mut degraded, !self.peers.seen().1, "other instances are told that this one is unfit");
+        note(&mut degraded, self.store.outbox().is_outdated(), "the tables order_closer_* are of an older version: order-closer migrate");
+        Ready { ready: missing.is_empty(), missing, degraded }
+    }
+
+    async fn reached(&self) -> bool {
+        let mut reached = self.reached.lock().await;
+        match *reached {
+            Some((at, answer)) if at.elapsed() < REACH_EVERY => answer,
+            Some(_) | None => {
+                let answer = !self.outage.lasts() && self.store.reach().await.is_ok();
+                *reached = Some((Instant::now(), answer));
+                answer
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Pauses: for a while no order of a rule is closed, or only so many a second. They stand in our tables, so that every
+//! daemon, `reconcile` and `close` honour them, and a restart does not end them.
+
+use std::time::Duration;
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::Result;
+use crate::store::{Fields, Link, Outbox, Value, WITH_PAUSES, finish, instance};
+
+/// Orders are not closed, or slowly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    /// The rule whose orders wait; empty for all rules.
+    pub rule: String,
+    /// Since when, in microseconds since 1970 UTC, by the database's clock.
+    pub since: i64,
+    /// How long it still lasts; for good without.
+    pub left: Option<Duration>,
+    /// Why.
+    pub reason: String,
+    /// Who wanted it.
+    pub who: String,
+    /// How many orders a second are closed meanwhile; none without.
+    pub rate: Option<u32>,
+}
+
+/// A wish for a pause, or for its end.
+#[derive(Debug, Clone)]
+pub struct Wish<'w> {
+    /// The rule; empty for all.
+    pub rule: &'w str,
+    /// Why.
+    pub reason: &'w str,
+    /// Who.
+    pub who: &'w str,
+}
+
+/// How long closing takes at a rate, when so many orders are overdue; what falls due meanwhile takes its share.
+#[must_use]
+pub fn time_for(overdue: u64, rate: u32) -> Duration {
+    Duration::from_secs_f64(overdue as f64 / f64::from(rate.max(1)) * 1.2 + 1.0)
+}
+
+impl Outbox {
+    /// Whether our tables hold pauses.
+    #[must_use]
+    pub fn has_pauses(&self) -> bool {
+        self.version() >= WITH_PAUSES
+    }
+
+    /// The pauses that last; none where our tables can't hold them.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn pauses(&self) -> Result<Vec<Pause>> {
+        if !self.has_pauses() {
+            return Ok(Vec::new());
+        }
+        let (words, now) = (&self.words, self.words.now);
+        // Out: pauses. Locks nothing.
+        let select = words.statement(&format!(
+            "SELECT rule, since, until - {now}, reason, who, rate FROM {} WHERE {} AND (until IS NULL OR until > {now}) ORDER BY rule",
+            words.pauses(),
+            words.ours("")
+        ));
+        let rows = self.backend.read().await?.fetch(&select, &[]).await?;
+        rows.into_iter().map(pause).collect()
+    }
+
+    /// Begins a pause, or changes the one that lasts: for so long, or until it is ended; with a rate orders are closed, but only
+    /// so many a second. It stands in the audit log.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn pause(&self, wish: &Wish<'_>, length: Option<Duration>, rate: Option<u32>) -> Result<()> {
+        let mut work = self.backend.begin().await?;
+        let began = self.begin_in(work.link(), wish, length, rate).await;
+        finish(work, began).await
+    }
+
+    async fn begin_in(&self, link: &mut dyn Link, wish: &Wish<'_>, length: Option<Duration>, rate: Option<u32>) -> Result<()> {
+        let (words, now) = (&self.words, self.words.now);
+        self.end_in(link, wish.rule).await?;
+        // In: ?1 the rule, ?2 its length or NULL, ?3 why, ?4 who, ?5 the rate or NULL. Locks the new row.
+        let insert = words.statement(&format!(
+            "INSERT INTO {} (orders_table, rule, since, until, reason, who, rate) VALUES ({}, ?1, {now}, {now} + ?2, ?3, ?4, ?5)",
+            words.pauses(),
+            words.orders_table
+        ));
+        let micros = length.map(|length| i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4));
+        let values = [wish.rule.into(), Value::Integer(micros), wish.reason.into(), wish.who.into(), Value::Integer(rate.map(i64::from))];
+        link.change(&insert, &values).await?;
+        let what = if rate.is_some() { "slow" } else { "pause" };
+        self.log_in(link, wish, what, &json!({ "seconds": length.map(|length| length.as_secs()), "rate": rate })).await
+    }
+
+    /// Ends the pauses of a rule, or of all; says how many there were.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn resume(&self, wish: &Wish<'_>) -> Result<u64> {
+        let mut work = self.backend.begin().await?;
+        let link = work.link();
+        let ended = async {
+            let ended = self.end_in(link, wish.rule).await?;
+            if ended > 0 {
+                self.log_in(link, wish, "resume", &json!({})).await?;
+            }
+            Ok(ended)
+        };
+        let ended = ended.await;
+        finish(work, ended).await
+    }
+
+    async fn end_in(&self, link: &mut dyn Link, rule: &str) -> Result<u64> {
+        let words = &self.words;
+        // In: ?1 the rule, or nothing. Out: how many pauses. Locks them.
+        let delete = words.statement(&format!("DELETE FROM {} WHERE {} AND (?1 = '' OR rule = ?1)", words.pauses(), words.ours("")));
+        link.change(&delete, &[rule.into()]).await
+    }
+
+    /// Writes down who wanted what, and why, among the closures.
+    async fn log_in(&self, link: &mut dyn Link, wish: &Wish<'_>, what: &str, more: &serde_json::Value) -> Result<()> {
+        let words = &self.words;
+        let (now, new_data, new_events) = (words.now, words.new_data, words.new_events);
+        // In: ?1 one event, ?2 the instance. Locks the new row.
+        let insert = words.statement(&format!(
+            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data) \
+             SELECT e.id, {}, e.order_id, {now}, {now}, 0, e.triggered_by, ?2, {new_data} FROM {new_events}",
+            words.events(),
+            words.orders_table
+        ));
+        let mut data = json!({ "rule": wish.rule, "reason": wish.reason, "who": wish.who });
+        if let (Some(data), Some(more)) = (data.as_object_mut(), more.as_object()) {
+            data.extend(more.clone());
+        }
+        let event = json!([{
+            "id": Uuid::now_v7().to_string(), "order_id": "", "deadline": 0, "triggered_by": what, "data": data.to_string(),
+        }]);
+        link.change(&insert, &[event.to_string().as_str().into(), instance().as_str().into()]).await.map(drop)
+    }
+}
+
+fn pause(mut fields: Fields) -> Result<Pause> {
+    Ok(Pause {
+        rule: fields.text()?,
+        since: fields.integer()?,
+        left: fields.optional_integer()?.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
+        reason: fields.text()?,
+        who: fields.text()?,
+        rate: fields.optional_integer()?.map(|rate| u32::try_from(rate).unwrap_or(1).max(1)),
+    })
+}

@@ -1,0 +1,93 @@
+//! The rights that closing needs, all at once: a statement that is refused names the first that is missing.
+
+mod mentioned;
+
+use std::collections::BTreeSet;
+
+pub(super) use mentioned::Reading;
+
+use crate::config::{Events, Rule, TableName};
+
+/// What may be done to a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Right {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+impl Right {
+    /// As GRANT has it.
+    pub(super) const fn sql(self) -> &'static str {
+        match self {
+            Self::Select => "SELECT",
+            Self::Insert => "INSERT",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// What is to be done to a table.
+#[derive(Debug, Clone)]
+pub(super) struct Need {
+    pub(super) table: TableName,
+    pub(super) rights: BTreeSet<Right>,
+    /// Which columns are read, and which are updated; where none are named, any would do.
+    pub(super) read: Vec<String>,
+    pub(super) updated: Vec<String>,
+    /// The columns that get a value in new rows, where the statement says which.
+    pub(super) inserted: Option<Vec<String>>,
+}
+
+impl Need {
+    pub(super) fn of(table: TableName, rights: &[Right]) -> Self {
+        Self { table, rights: rights.iter().copied().collect(), read: Vec::new(), updated: Vec::new(), inserted: None }
+    }
+
+    /// The columns of a right; none if any would do.
+    pub(super) fn columns(&self, right: Right) -> &[String] {
+        match right {
+            Right::Select => &self.read,
+            Right::Update => &self.updated,
+            Right::Insert | Right::Delete => &[],
+        }
+    }
+}
+
+/// What a rule does to its own table, and the user's SQL to others.
+pub(super) fn needs(rule: &Rule, reading: Reading) -> Vec<Need> {
+    let Rule { id, status, deadline, set, close_sql, filter, table, .. } = rule;
+    let updated = set.keys().chain([status]);
+    let orders = Need {
+        read: [id, status, &deadline.column].map(ToString::to_string).to_vec(),
+        updated: updated.map(ToString::to_string).collect(),
+        ..Need::of(table.clone(), &[Right::Select, Right::Update])
+    };
+    let written = close_sql.iter().map(|statement| &statement.sql).chain(set.values()).chain(filter);
+    let mentioned = written.flat_map(|sql| mentioned::mentioned(sql, reading));
+    std::iter::once(orders).chain(mentioned).collect()
+}
+
+/// What is done to our own tables, which stand beside the orders; also where no events are recorded they are looked at.
+pub(super) fn own(schema: &str, events: &Events) -> Vec<Need> {
+    use Right::{Delete, Insert, Select, Update};
+    let written = |rights: &'static [Right]| if events.enabled { rights } else { &[Select] };
+    [
+        ("migrations", &[Select] as &[Right]),
+        ("dead_letters", &[Select, Insert, Update, Delete]),
+        ("facts", &[Select, Insert, Delete]),
+        ("events", written(&[Select, Insert, Delete])),
+        ("deliveries", written(&[Select, Insert, Update, Delete])),
+    ]
+    .into_iter()
+    .map(|(name, rights)| Need::of(TableName { schema: Some(schema.into()), name: format!("order_closer_{name}") }, rights))
+    .collect()
+}
+
+/// GRANT, for all rights of a table at once; nothing without any.
+pub(super) fn grant(rights: &BTreeSet<Right>, table: &str, to: &str) -> Option<String> {
+    let rights: Vec<&str> = rights.iter().map(|right| right.sql()).collect();
+    (!rights.is_empty()).then(|| format!("GRANT {} ON {table} TO {to};", rights.join(", ")))
+}

@@ -1,0 +1,46 @@
+//! When look-ahead and sweep ended well the last time.
+
+use std::sync::{Mutex, PoisonError};
+
+use tokio::time::Instant;
+
+use crate::{config::RULE, metric};
+
+/// What goes over the table again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// What falls due soon.
+    LookAhead,
+    /// What is overdue.
+    Sweep,
+}
+
+impl Pass {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LookAhead => "look-ahead",
+            Self::Sweep => "sweep",
+        }
+    }
+}
+
+/// The passes that ended well.
+#[derive(Debug, Default)]
+pub struct Passes(Mutex<[Option<Instant>; 2]>);
+
+impl Passes {
+    /// One has ended well.
+    pub fn ended(&self, pass: Pass) {
+        metric::PASSES.add(1, &[RULE, pass.name()]);
+        metric::LAST_PASS.now(&[RULE, pass.name()]);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize] = Some(Instant::now());
+    }
+
+    /// When it did so the last time; `None` before the first.
+    #[must_use]
+    pub fn last(&self, pass: Pass) -> Option<Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize]
+    }
+}

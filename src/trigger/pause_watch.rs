@@ -1,0 +1,100 @@
+//! Reads whether closing is paused, again and again, and opens or shuts the gate.
+//!
+//! Before the first answer the gate is shut; while there is none, the last one counts.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{
+    close::{Gate, Passage},
+    config::RULE,
+    metric,
+    outbox::Pause,
+    store::{Store, StoreError},
+};
+
+/// How often; every daemon honours a pause within a second.
+const EVERY: Duration = Duration::from_millis(400);
+
+/// Reads pauses.
+#[derive(Debug)]
+pub struct PauseWatch {
+    /// Whose pauses.
+    pub store: Arc<dyn Store>,
+    /// What is opened and shut.
+    pub gate: Arc<Gate>,
+    /// When to stop.
+    pub stop: CancellationToken,
+}
+
+impl PauseWatch {
+    /// A gate, and whoever opens and shuts it: open for good where our tables can't hold a pause.
+    #[must_use]
+    pub fn of(store: &Arc<dyn Store>, stop: &CancellationToken) -> Self {
+        let passage = if store.outbox().has_pauses() { Passage::Shut(None) } else { Passage::Open };
+        Self { store: Arc::clone(store), gate: Arc::new(Gate::new(passage)), stop: stop.clone() }
+    }
+
+    /// Reads again and again.
+    pub async fn run(self) {
+        if !self.store.outbox().has_pauses() {
+            return self.stop.cancelled().await;
+        }
+        self.stop.run_until_cancelled(self.read_again_and_again()).await;
+    }
+
+    async fn read_again_and_again(&self) {
+        let mut known: Option<Pause> = None;
+        loop {
+            match self.read().await {
+                Ok(pause) => {
+                    say(known.as_ref(), pause.as_ref());
+                    known = pause;
+                }
+                // Whoever closes orders says that the database is away.
+                Err(error) => debug!(%error, "whether closing is paused could not be read, and is as it was"),
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Reads once, and opens or shuts the gate.
+    ///
+    /// # Errors
+    /// As the database says, sorted; the gate is as it was.
+    pub async fn read(&self) -> Result<Option<Pause>, StoreError> {
+        let mut pauses = self.store.outbox().pauses().await?;
+        pauses.retain(|pause| pause.rule.is_empty() || pause.rule == RULE);
+        // Whoever shuts it counts for more than whoever slows it down.
+        pauses.sort_by_key(|pause| (pause.rate, pause.since));
+        let pause = pauses.into_iter().next();
+        let passage = match &pause {
+            None => Passage::Open,
+            Some(Pause { rate: Some(rate), .. }) => Passage::Rate(*rate),
+            Some(Pause { left, .. }) => Passage::Shut(left.and_then(|left| Instant::now().checked_add(left))),
+        };
+        self.gate.set(passage);
+        metric::PAUSED.set(f64::from(u8::from(self.gate.is_shut())), &[RULE]);
+        Ok(pause)
+    }
+}
+
+/// Says what is new.
+fn say(before: Option<&Pause>, pause: Option<&Pause>) {
+    let same = |one: &Pause, other: &Pause| (one.since, one.rate, &one.rule) == (other.since, other.rate, &other.rule);
+    match (before, pause) {
+        (Some(before), Some(pause)) if same(before, pause) => {}
+        (_, Some(Pause { reason, who, left, rate: None, .. })) => {
+            let for_s = left.map(|left| left.as_secs());
+            warn!(reason, who, for_s, "closing is paused; `order-closer resume` ends that");
+        }
+        (_, Some(Pause { reason, who, rate: Some(rate), .. })) => {
+            info!(reason, who, per_second = rate, "closing goes on, but only so many orders a second");
+        }
+        (Some(_), None) => info!("closing goes on"),
+        (None, None) => {}
+    }
+}

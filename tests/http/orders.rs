@@ -1,0 +1,91 @@
+use reqwest::{Method, StatusCode};
+
+use super::Asked;
+use crate::support::{Kind, Redis, Shop, daemon::order_closer, wait};
+
+#[tokio::test]
+async fn an_order_is_shown_as_its_row_has_it() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=1, 600_000).await;
+    let asked = Asked::start(&shop, &redis).await;
+    let (status, shown) = asked.json(Method::GET, "/orders/1").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!((shown["id"].as_str(), shown["status"].as_str(), shown["unpaid"].as_bool()), (Some("1"), Some("0"), Some(true)));
+    let left = shown["seconds_left"].as_f64().unwrap();
+    assert!((500.0..=600.0).contains(&left), "{shown}");
+    assert_eq!(asked.json(Method::GET, "/orders/2").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(asked.json(Method::GET, "/orders/two").await.0, StatusCode::BAD_REQUEST);
+    asked.daemon.stop().await;
+}
+
+/// A client that sees its countdown end asks, again and again.
+#[tokio::test]
+async fn an_order_is_closed_when_it_is_due_and_not_before() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=1, 600_000).await;
+    shop.orders(&[(2, 1_500)]).await;
+    // So that nobody but the caller looks at it.
+    let settings = shop.settings_with(&redis).set("sweep.every", "10m").set("sweep.ahead", "0s");
+    let asked = Asked::with(settings).await;
+    let (status, answer) = asked.json(Method::POST, "/orders/1/close").await;
+    assert_eq!((status, answer["outcome"].as_str()), (StatusCode::CONFLICT, Some("not_due")), "{answer}");
+    assert!(answer["seconds_left"].as_f64().unwrap() > 500.0);
+    let mut outcome = (StatusCode::OK, serde_json::Value::Null);
+    wait::until("the second is closed", async || {
+        outcome = asked.json(Method::POST, "/orders/2/close").await;
+        outcome.0 == StatusCode::OK
+    })
+    .await;
+    assert_eq!(outcome.1["outcome"], "closed", "{outcome:?}");
+    let again = asked.json(Method::POST, "/orders/2/close").await;
+    assert_eq!((again.0, again.1["outcome"].as_str(), again.1["status"].as_str()), (StatusCode::OK, Some("settled"), Some("4")));
+    assert_eq!(asked.json(Method::POST, "/orders/3/close").await.0, StatusCode::NOT_FOUND);
+    asked.daemon.stop().await;
+    shop.assert_outcome().await;
+}
+
+/// It waits for its key, however often somebody asks.
+#[tokio::test]
+async fn a_disputed_order_is_not_closed() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=1, -1_000).await;
+    redis.command(&["SET", "order_1", "1", "PX", "600000"]);
+    let asked = Asked::start(&shop, &redis).await;
+    for _ in 0..3 {
+        let (status, answer) = asked.json(Method::POST, "/orders/1/close").await;
+        assert_eq!((status, answer["outcome"].as_str()), (StatusCode::CONFLICT, Some("disputed")), "{answer}");
+    }
+    wait::until("it is said what it waits for", async || {
+        asked.json(Method::GET, "/orders/1").await.1["waits"].as_str().is_some_and(|why| why.contains("key"))
+    })
+    .await;
+    asked.daemon.stop().await;
+    assert_eq!(shop.closed().await, 0);
+}
+
+#[tokio::test]
+async fn closing_is_paused_and_resumed() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let asked = Asked::with(settings).await;
+    for (body, status) in [("", 400), ("{}", 400), (r#"{"reason": "x", "for": "soon"}"#, 400), (r#"{"reason": "x", "rule": "y"}"#, 404)] {
+        assert_eq!(asked.post("/pause", body).await.0.as_u16(), status, "{body}");
+    }
+    let (status, paused) = asked.post("/pause", r#"{"reason": "the provider is down", "for": "1h"}"#).await;
+    assert_eq!((status, paused["paused"].as_bool(), paused["who"].as_str()), (StatusCode::OK, Some(true), Some("http")), "{paused}");
+    asked.until_sample(r#"order_closer_paused{rule="orders"}"#, |value| value == 1.0).await;
+    shop.orders_due_in(1..=5, -1_000).await;
+    let (status, answer) = asked.json(Method::POST, "/orders/1/close").await;
+    assert_eq!((status, answer["outcome"].as_str()), (StatusCode::SERVICE_UNAVAILABLE, Some("paused")));
+    asked.until_sample(r#"order_closer_overdue_orders{rule="orders",state="paused"}"#, |value| value == 5.0).await;
+    let (status, resumed) = asked.post("/resume", "").await;
+    assert_eq!((status, resumed["paused"].as_bool()), (StatusCode::OK, Some(false)));
+    shop.until_all_settled().await;
+    asked.daemon.stop().await;
+    shop.assert_outcome().await;
+}
