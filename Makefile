@@ -5,7 +5,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all compat bench build lint
+.PHONY: help demo test test-all compat bench build lint deny
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -18,7 +18,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
-	promises::redis_trouble promises::slow_database
+	promises::redis_trouble promises::slow_database promtool_
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -28,11 +28,15 @@ test: ## formatting, lints and tests, against real servers on free ports
 	$(call with_servers,$(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
 
 test-all: FOR_TEST_ALL :=
-test-all: more test ## the same, and what takes a minute or another server
+test-all: more denied test ## the same, and what takes a minute or another server
 
-.PHONY: more
+.PHONY: more denied
 more:
-	$(call require,pgbouncer=pgbouncer,tests start a pooler before PostgreSQL)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus,tests start a pooler before PostgreSQL and a Prometheus beside the daemon)
+
+denied:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check"; $(CARGO) deny check; \
+	else echo "cargo deny is not installed; left out ('cargo install cargo-deny --locked' installs it)"; fi
 
 # SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
 compat: ## the conformance exam and the main promises on other versions of the servers, as tests/compat/run.sh has them
@@ -55,6 +59,9 @@ build: ## target/release/order-closer
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+
+deny: ## licences, sources, known weaknesses and doubles of all crates, as deny.toml has them; needs cargo-deny
+	$(CARGO) deny check
 
 # $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs that are missing.
 define require

@@ -115,6 +115,9 @@ impl Daemon {
         let peers = Arc::new(Membership::default());
         let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let witness = Witness::of(config, &store, &commands);
+        if let Some(witness) = &witness {
+            witness.greet();
+        }
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
@@ -243,7 +246,7 @@ impl Daemon {
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
-        let summaries = Summaries { stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
+        let summaries = Summaries { gate, stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
         Ok(Self { store, inbox, summaries, stop, workers, others })
     }

@@ -8,6 +8,7 @@ mod dead_letters;
 mod deliver;
 mod demo;
 mod events;
+mod healthcheck;
 mod logs;
 mod migrate;
 mod output;
@@ -81,6 +82,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Ask the daemon on this host whether it is ready.
+    Healthcheck,
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
     Migrate,
     /// Show the audit log: which orders were closed, when, by whom.
@@ -228,6 +231,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Pause(arguments) => runtime(1)?.block_on(pause::begin(settings, arguments)),
         Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
         Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
+        Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),

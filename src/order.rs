@@ -5,11 +5,14 @@
 
 mod id;
 mod judge;
+mod printable;
 mod row;
 mod time;
 
 pub use id::{Charset, IdKind, MAX_ID_BYTES, NotAnId, OrderId};
 pub use judge::{Verdict, judge};
+pub use printable::Printable;
+pub(crate) use printable::{is_invisible, printable, write_visible};
 pub use row::Row;
 pub use time::rfc3339;
 

@@ -9,6 +9,7 @@
 mod audit;
 mod breaker;
 mod claims;
+mod counts;
 mod courier;
 mod dead_letters;
 mod migrations;
@@ -30,10 +31,11 @@ use tracing::{debug, error, warn};
 
 pub use audit::{Event, EventQuery, Pruned};
 pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Want};
+pub use counts::Counts;
 pub use courier::Courier;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use migrations::Migrated;
-pub use pauses::{Pause, Wish, time_for};
+pub use pauses::{Pause, Wanted, time_for};
 pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use states::{Note, State, TargetState};

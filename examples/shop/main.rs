@@ -139,7 +139,8 @@ async fn pay(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer
     if shop.orders.status(order_no).await?.is_none() {
         return Ok(StatusCode::NOT_FOUND.into_response());
     }
-    // What the provider has done comes first: should the shop die now, the closure's event finds it, and refunds it.
+    // What the provider has done comes first. Should the shop die now, it is the closure's event, if that is still to come, that
+    // refunds the money of an order that closed; if it has come, the session had expired, and the money has gone back already.
     shop.payments.capture(order_no).await?;
     Ok(match shop.orders.pay(order_no).await? {
         Paid::Yes => Json(json!({ "paid": true })).into_response(),

@@ -31,9 +31,10 @@ impl Payments {
         Ok(())
     }
 
-    /// The money has come, whatever became of the order meanwhile.
+    /// The money has come. It goes back at once where the session has expired: whoever let the order go will not come again.
     pub(crate) async fn capture(&self, order_no: i64) -> Result<()> {
-        let capture = "INSERT INTO payments VALUES (?, 'captured') ON CONFLICT DO UPDATE SET state = 'captured' WHERE state <> 'refunded'";
+        let capture = "INSERT INTO payments VALUES (?, 'captured') ON CONFLICT DO UPDATE
+                       SET state = CASE state WHEN 'open' THEN 'captured' WHEN 'expired' THEN 'refunded' ELSE state END";
         sqlx::query(capture).bind(order_no).execute(&self.pool).await?;
         Ok(())
     }

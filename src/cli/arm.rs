@@ -3,6 +3,7 @@
 use crate::{
     cli::{CommandResult, Exit, Failure, print},
     config::{Config, Span},
+    order::Printable,
     redis::{Commands, RedisError, address},
 };
 
@@ -20,6 +21,6 @@ pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> CommandResult {
     };
     let redis = Commands::connect(&config.redis).await.map_err(failed)?;
     redis.set(&key, id, ttl.get()).await.map_err(failed)?;
-    print(&format!("{key} expires in {ttl}"));
+    print(&format!("{} expires in {ttl}", Printable(&key)));
     Ok(Exit::Done)
 }

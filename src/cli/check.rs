@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     cli::{CommandResult, Exit, Failure, print},
     config::Config,
+    order::printable,
 };
 
 #[derive(Debug, clap::Args)]
@@ -48,15 +49,15 @@ struct Finding {
 
 impl Finding {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Ok, found: found.into(), fix: None }
+        Self { name, mark: Mark::Ok, found: printable(found.into()), fix: None }
     }
 
     fn warn(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Warn, found: found.into(), fix: Some(fix.into()) }
+        Self { name, mark: Mark::Warn, found: printable(found.into()), fix: Some(fix.into()) }
     }
 
     fn fail(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Fail, found: found.into(), fix: Some(fix.into()) }
+        Self { name, mark: Mark::Fail, found: printable(found.into()), fix: Some(fix.into()) }
     }
 
     fn line(&self) -> String {

@@ -10,7 +10,7 @@ use crate::{
     cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead, witness},
     close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Requested, Requests, UNDONE},
     config::Config,
-    order::OrderId,
+    order::{OrderId, Printable},
     trigger::{PauseWatch, compare_clocks},
 };
 
@@ -69,7 +69,7 @@ fn describe(Looked { pending, outcome }: &Looked) -> String {
     let id = &pending.id;
     match outcome {
         Outcome::Closed(Closed { lateness, .. }) => format!("{id}: closed, {:.3} s after its deadline", lateness.as_secs_f64()),
-        Outcome::Settled { status: Some(status) } => format!("{id}: left as it is, its status is {status}"),
+        Outcome::Settled { status: Some(status) } => format!("{id}: left as it is, its status is {}", Printable(status)),
         Outcome::Settled { status: None } => format!("{id}: left as it is, its status is NULL"),
         Outcome::NotDue { remaining: Some(remaining) } => format!("{id}: not due for another {:.3} s", remaining.as_secs_f64()),
         Outcome::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),

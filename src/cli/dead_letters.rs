@@ -10,7 +10,7 @@ use crate::{
         output, print,
     },
     config::Config,
-    order::{OrderId, rfc3339},
+    order::{OrderId, Printable, rfc3339},
     outbox::{Address, Backlog, DeadLetter, Death, Event, EventQuery, Place},
     store::{self, Outbox, Store},
 };
@@ -96,7 +96,7 @@ struct Shown<'e> {
 impl From<DeadLetter> for Shown<'_> {
     fn from(letter: DeadLetter) -> Self {
         let (kind, id, order_id, target, Death { attempts, failed_at, error }, dropped) = match letter {
-            DeadLetter::Order { id, dropped, death } => ("order", id.to_string(), id.to_string(), None, death, dropped),
+            DeadLetter::Order { id, dropped, death } => ("order", id.as_str().to_owned(), id.as_str().to_owned(), None, death, dropped),
             DeadLetter::Event { id, order_id, target, death } => ("event", id.to_string(), order_id, Some(target), death, false),
         };
         Self { kind, id, order_id, target, attempts, failed_at: rfc3339(failed_at), error, dropped, event: None }
@@ -106,6 +106,7 @@ impl From<DeadLetter> for Shown<'_> {
 impl Shown<'_> {
     fn line(&self) -> String {
         let Self { kind, id, order_id, target, attempts, failed_at, error, dropped, .. } = self;
+        let (id, order_id, error) = (Printable(id), Printable(order_id), Printable(error));
         let what = target.as_ref().map_or_else(|| format!("{kind} {id}"), |target| format!("{kind} {id} of order {order_id} to {target}"));
         let dropped = if *dropped { "; dropped" } else { "" };
         let tries = if *attempts == 1 { "1 try".into() } else { format!("{attempts} tries") };
@@ -184,7 +185,7 @@ async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>,
             Change::Drop => (outbox.discard(&address).await?, "dropped"),
         };
         if found {
-            print(&format!("{id}: {done}"));
+            print(&format!("{}: {done}", Printable(&id)));
         } else {
             strangers.push(id);
         }
@@ -193,5 +194,5 @@ async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>,
 }
 
 fn unknown(ids: &[String]) -> Failure {
-    Failure::new(Exit::Usage, format!("no dead letter has the id {}", ids.join(" or ")))
+    Failure::new(Exit::Usage, format!("no dead letter has the id {}", Printable(&ids.join(" or "))))
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     cli::{CommandResult, Exit, Failure, order_id, output, print},
     config::{Config, Span},
+    order::Printable,
     outbox::{Closure, Event, EventQuery},
     store::{self, Outbox, Store},
 };
@@ -59,6 +60,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
 /// An event as one readable line.
 pub(super) fn line(event: &Event) -> String {
     let Closure { order_id, closed_at, lateness_ms, trigger, instance, order, .. } = Closure::from(event);
+    let (order_id, instance, order) = (Printable(order_id), Printable(instance), Printable(order.get()));
     format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
 }
 

@@ -15,14 +15,19 @@ use std::{
 use tracing::{Event, Level, Subscriber, error};
 use tracing_subscriber::{
     EnvFilter,
+    field::RecordFields,
     filter::LevelFilter,
-    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::{DefaultFields, Writer},
+    },
     registry::LookupSpan,
 };
 
 use crate::{
     cli::{Exit, Failure},
     config::{Loaded, LogFormat, quoted},
+    order::Printable,
 };
 use queue::Queue;
 
@@ -60,8 +65,8 @@ pub(super) fn start(loaded: &Loaded) -> Result<Log, Failure> {
         Queue::before(io::stderr()).map_err(|error| Failure::new(Exit::Software, format!("the log's thread can't start: {error}")))?;
     let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone()).with_target(false);
     match log.format {
-        LogFormat::Text if is_journal() => logger.with_ansi(false).map_event_format(WithPriority).init(),
-        LogFormat::Text => logger.with_ansi(io::stderr().is_terminal()).init(),
+        LogFormat::Text if is_journal() => logger.with_ansi(false).fmt_fields(OnOneLine).map_event_format(WithPriority).init(),
+        LogFormat::Text => logger.with_ansi(io::stderr().is_terminal()).fmt_fields(OnOneLine).init(),
         LogFormat::Json => logger.json().flatten_event(true).init(),
     }
     Ok(Log(queue))
@@ -81,6 +86,17 @@ fn is_journal() -> bool {
     let Ok(named) = std::env::var("JOURNAL_STREAM") else { return false };
     let stream = io::stderr().as_fd().try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
     stream.is_ok_and(|stream| named == format!("{}:{}", stream.dev(), stream.ino()))
+}
+
+/// The fields of an event, on the one line that is its own: what others have said ends none and begins none.
+struct OnOneLine;
+
+impl<'w> FormatFields<'w> for OnOneLine {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut text = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
+        write!(writer, "{}", Printable(&text))
+    }
 }
 
 /// A format with its priority before each line, as the journal reads it: `man sd-daemon`.

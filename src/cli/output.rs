@@ -5,18 +5,39 @@
 //! where all else went well.
 
 use std::{
+    borrow::Cow,
     io::{self, ErrorKind, Write},
     sync::OnceLock,
 };
 
+use crate::order::{is_invisible, write_visible};
+
 /// Why standard output takes nothing more.
 static BROKEN: OnceLock<ErrorKind> = OnceLock::new();
+
+/// Lines as a terminal may have them: whatever does something else than being shown is escaped, as JSON does it, which stays the
+/// same JSON by that. Line ends are ours: what others have said comes without any.
+fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c != '\n' && is_invisible(c)) {
+        return text.into();
+    }
+    let mut visible = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if c == '\n' {
+            visible.push(c);
+        } else {
+            // Nothing fails that writes to a text.
+            write_visible(&mut visible, c).ok();
+        }
+    }
+    visible.into()
+}
 
 /// Prints a result.
 pub(super) fn print(text: &str) {
     if is_read() {
         let mut out = io::stdout().lock();
-        note(writeln!(out, "{text}").and_then(|()| out.flush()));
+        note(writeln!(out, "{}", visible(text)).and_then(|()| out.flush()));
     }
 }
 
@@ -42,7 +63,7 @@ pub(super) fn is_lost() -> bool {
 
 /// Says something to people.
 pub(super) fn say(text: &str) {
-    writeln!(io::stderr(), "{text}").ok();
+    writeln!(io::stderr(), "{}", visible(text)).ok();
 }
 
 /// Says what is wrong.

@@ -8,7 +8,7 @@ use crate::{
     cli::{CommandResult, Exit, Failure, events::json, print},
     config::{Config, RULE, Span},
     order::rfc3339,
-    outbox::{Pause, Wish, time_for},
+    outbox::{Pause, Wanted, time_for},
     store::{self, Outbox, Store},
 };
 
@@ -48,7 +48,7 @@ pub(super) async fn begin(config: &Config, arguments: Begin) -> CommandResult {
     let outbox = tables(store.as_ref())?;
     let (who, rule) = (who(), arguments.rule.unwrap_or_default());
     let length = arguments.length.map(Span::get);
-    outbox.pause(&Wish { rule: &rule, reason: &arguments.reason, who: &who }, length, None).await?;
+    outbox.pause(&Wanted { rule: &rule, reason: &arguments.reason, who: &who }, length, None).await?;
     store.close().await;
     let until = arguments.length.map_or_else(|| "until `order-closer resume`".into(), |length| format!("for {length}"));
     print(&format!("closing is paused {until}; every daemon honours that within a second"));
@@ -59,16 +59,16 @@ pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let (who, rule) = (who(), arguments.rule.unwrap_or_default());
-    let wish = Wish { rule: &rule, reason: "resumed", who: &who };
+    let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
     let said = match arguments.rate {
-        None => match outbox.resume(&wish).await? {
+        None => match outbox.unpause(&wanted).await? {
             0 => "closing was not paused".into(),
             _ => "closing goes on".into(),
         },
         Some(rate) => {
             let overdue = store.count_overdue().await?;
             let length = time_for(overdue, rate);
-            outbox.pause(&wish, Some(length), Some(rate)).await?;
+            outbox.pause(&wanted, Some(length), Some(rate)).await?;
             let seconds = humantime::format_duration(Duration::from_secs(length.as_secs()));
             format!("closing goes on, at {rate} orders a second for {seconds}: {overdue} are overdue")
         }

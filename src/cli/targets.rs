@@ -11,7 +11,7 @@ use crate::{
         print,
     },
     config::Config,
-    order::rfc3339,
+    order::{printable, rfc3339},
     outbox::{Backlog, State, TargetState},
     store::{self, Outbox},
 };
@@ -110,7 +110,7 @@ impl Shown {
         if let Some(error) = &self.last_error {
             add(format!("; last error: {error}"));
         }
-        line
+        printable(line)
     }
 }
 

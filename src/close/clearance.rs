@@ -217,7 +217,7 @@ mod tests {
 
         async fn ask(&self, orders: &[Pending]) -> Vec<Leave> {
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.extend(orders.iter().map(|order| order.id.to_string()));
+            asked.extend(orders.iter().map(|order| order.id.as_str().to_owned()));
             vec![Leave::Go; orders.len()]
         }
     }

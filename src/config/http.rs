@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Secret;
+use super::{Secret, optional::optional};
 
 /// The HTTP side of the daemon.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -13,10 +13,10 @@ pub struct Http {
     /// Where it listens, if it does.
     pub listen: HttpListen,
     /// Who may ask for orders and change something: whoever sends `Authorization: Bearer` with this.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub token: Option<Token>,
     /// A file with that token.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub token_file: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl TryFrom<String> for HttpListen {
             text => text
                 .parse()
                 .map(|address| Self(Some(address)))
-                .map_err(|_| format!("{text:?} is no address with a port, such as \"127.0.0.1:9890\" or \"[::]:9890\", nor \"none\"")),
+                .map_err(|_| "is no address with a port, such as \"127.0.0.1:9890\" or \"[::]:9890\", nor \"none\"".into()),
         }
     }
 }

@@ -61,7 +61,7 @@ pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Re
         };
         let kept = inbox.kept(&HashSet::from([&row.id]));
         Ok(Json(Shown {
-            id: row.id.to_string(),
+            id: row.id.as_str().to_owned(),
             status: row.status.clone(),
             unpaid: row.status.as_ref().is_some_and(|status| store.unpaid().contains(status)),
             deadline: row.deadline.map(rfc3339),
@@ -87,7 +87,7 @@ pub(super) async fn close(State(desk): State<Desk>, Path(id): Path<String>) -> R
 }
 
 fn answer(id: &OrderId, requested: Requested) -> Response {
-    let plain = |outcome| Answer { id: id.to_string(), outcome, status: None, lateness_s: None, seconds_left: None, reason: None };
+    let plain = |outcome| Answer { id: id.as_str().to_owned(), outcome, status: None, lateness_s: None, seconds_left: None, reason: None };
     let outcome = match requested {
         Requested::Disputed(left) => {
             let reason = Some("due by its row, but its key is to expire later, and it waits for that (orders.disputed)".into());

@@ -9,7 +9,7 @@ use super::{Desk, Refusal, orders::unavailable};
 use crate::{
     config::{RULE, Span},
     order::rfc3339,
-    outbox::{Wish, time_for},
+    outbox::{Wanted, time_for},
 };
 
 /// Who is noted for what is wanted over HTTP.
@@ -49,8 +49,8 @@ pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<
     let Begin { rule, length, reason } = read(&body)?;
     let rule = known(rule)?;
     change(&desk, move |desk| async move {
-        let wish = Wish { rule: &rule, reason: &reason, who: WHO };
-        desk.store.outbox().pause(&wish, length.map(Span::get), None).await.map_err(unavailable)
+        let wanted = Wanted { rule: &rule, reason: &reason, who: WHO };
+        desk.store.outbox().pause(&wanted, length.map(Span::get), None).await.map_err(unavailable)
     })
     .await
 }
@@ -59,15 +59,15 @@ pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<St
     let End { rule, rate } = if body.is_empty() { End::default() } else { read(&body)? };
     let rule = known(rule)?;
     change(&desk, move |desk| async move {
-        let wish = Wish { rule: &rule, reason: "resumed", who: WHO };
+        let wanted = Wanted { rule: &rule, reason: "resumed", who: WHO };
         let outbox = desk.store.outbox();
         match rate {
             Some(0) => Err(Refusal::new(StatusCode::BAD_REQUEST, "a rate is a whole number of orders a second, above 0")),
             Some(rate) => {
                 let overdue = desk.store.count_overdue().await.map_err(unavailable)?;
-                outbox.pause(&wish, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
+                outbox.pause(&wanted, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
             }
-            None => outbox.resume(&wish).await.map(drop).map_err(unavailable),
+            None => outbox.unpause(&wanted).await.map(drop).map_err(unavailable),
         }
     })
     .await

@@ -4,13 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use crate::{
     close::{Inbox, Outage, Why},
     config::RULE,
     metric,
     ops::Measured,
-    store::Store,
+    outbox::Counts,
+    store::{Store, StoreError},
     trigger::Membership,
 };
 
@@ -73,16 +75,23 @@ impl Gauges {
         metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts())), &[]);
     }
 
+    async fn count_events_once(&self) -> Result<(), StoreError> {
+        let outbox = self.store.outbox();
+        for target in outbox.addressed().await? {
+            let Counts { waiting, dead } = outbox.count_for(&target).await?;
+            metric::EVENTS_WAITING.set(waiting as f64, &[&target]);
+            metric::EVENTS_DEAD.set(dead as f64, &[&target]);
+        }
+        Ok(())
+    }
+
     async fn count_events(&self) {
         if !self.store.outbox().is_ready() {
             return;
         }
         loop {
-            if let Ok(Ok(targets)) = tokio::time::timeout(EVENTS_LIMIT, self.store.outbox().backlog()).await {
-                for target in targets {
-                    metric::EVENTS_WAITING.set(target.waiting as f64, &[&target.target]);
-                    metric::EVENTS_DEAD.set(target.dead as f64, &[&target.target]);
-                }
+            if let Ok(Err(error)) = tokio::time::timeout(EVENTS_LIMIT, self.count_events_once()).await {
+                debug!(%error, "events were not counted");
             }
             tokio::time::sleep(EVENTS_EVERY).await;
         }

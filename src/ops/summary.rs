@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    close::{Inbox, Stats, Summary, Why},
+    close::{Gate, Inbox, Stats, Summary, Why},
     order::Trigger::{Expired, Pacer, Sweep},
     store::Store,
 };
@@ -22,6 +22,8 @@ pub struct Summaries {
     pub stats: Arc<Stats>,
     /// What waits.
     pub inbox: Arc<Inbox>,
+    /// Whether closing is paused.
+    pub gate: Arc<Gate>,
     /// What was given up.
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
@@ -70,6 +72,7 @@ impl Summaries {
             ignored = summary.ignored,
             lost = summary.lost,
             dropped = summary.dropped,
+            paused = self.gate.is_shut(),
             subscribed = *self.subscribed.borrow(),
             waiting = self.inbox.waiting(),
             disputed = self.inbox.waits(Why::Disputed),

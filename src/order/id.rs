@@ -7,6 +7,8 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 
 use uuid::Uuid;
 
+use super::Printable;
+
 /// The longest id that is looked up, in bytes, whatever the column allows.
 pub const MAX_ID_BYTES: usize = 255;
 
@@ -23,7 +25,7 @@ impl OrderId {
         Self(text.into())
     }
 
-    /// The id's text.
+    /// The id's text, for machines. People read its [`Display`](fmt::Display), which hides no character.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -44,7 +46,7 @@ impl PartialOrd for OrderId {
 
 impl fmt::Display for OrderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        Printable(&self.0).fmt(f)
     }
 }
 

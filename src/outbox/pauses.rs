@@ -26,9 +26,9 @@ pub struct Pause {
     pub rate: Option<u32>,
 }
 
-/// A wish for a pause, or for its end.
+/// What somebody wants: a pause, or its end.
 #[derive(Debug, Clone)]
-pub struct Wish<'w> {
+pub struct Wanted<'w> {
     /// The rule; empty for all.
     pub rule: &'w str,
     /// Why.
@@ -74,15 +74,15 @@ impl Outbox {
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn pause(&self, wish: &Wish<'_>, length: Option<Duration>, rate: Option<u32>) -> Result<()> {
+    pub async fn pause(&self, wanted: &Wanted<'_>, length: Option<Duration>, rate: Option<u32>) -> Result<()> {
         let mut work = self.backend.begin().await?;
-        let began = self.begin_in(work.link(), wish, length, rate).await;
+        let began = self.begin_in(work.link(), wanted, length, rate).await;
         finish(work, began).await
     }
 
-    async fn begin_in(&self, link: &mut dyn Link, wish: &Wish<'_>, length: Option<Duration>, rate: Option<u32>) -> Result<()> {
+    async fn begin_in(&self, link: &mut dyn Link, wanted: &Wanted<'_>, length: Option<Duration>, rate: Option<u32>) -> Result<()> {
         let (words, now) = (&self.words, self.words.now);
-        self.end_in(link, wish.rule).await?;
+        self.end_in(link, wanted.rule).await?;
         // In: ?1 the rule, ?2 its length or NULL, ?3 why, ?4 who, ?5 the rate or NULL. Locks the new row.
         let insert = words.statement(&format!(
             "INSERT INTO {} (orders_table, rule, since, until, reason, who, rate) VALUES ({}, ?1, {now}, {now} + ?2, ?3, ?4, ?5)",
@@ -90,23 +90,24 @@ impl Outbox {
             words.orders_table
         ));
         let micros = length.map(|length| i64::try_from(length.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4));
-        let values = [wish.rule.into(), Value::Integer(micros), wish.reason.into(), wish.who.into(), Value::Integer(rate.map(i64::from))];
+        let values =
+            [wanted.rule.into(), Value::Integer(micros), wanted.reason.into(), wanted.who.into(), Value::Integer(rate.map(i64::from))];
         link.change(&insert, &values).await?;
         let what = if rate.is_some() { "slow" } else { "pause" };
-        self.log_in(link, wish, what, &json!({ "seconds": length.map(|length| length.as_secs()), "rate": rate })).await
+        self.log_in(link, wanted, what, &json!({ "seconds": length.map(|length| length.as_secs()), "rate": rate })).await
     }
 
     /// Ends the pauses of a rule, or of all; says how many there were.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn resume(&self, wish: &Wish<'_>) -> Result<u64> {
+    pub async fn unpause(&self, wanted: &Wanted<'_>) -> Result<u64> {
         let mut work = self.backend.begin().await?;
         let link = work.link();
         let ended = async {
-            let ended = self.end_in(link, wish.rule).await?;
+            let ended = self.end_in(link, wanted.rule).await?;
             if ended > 0 {
-                self.log_in(link, wish, "resume", &json!({})).await?;
+                self.log_in(link, wanted, "resume", &json!({})).await?;
             }
             Ok(ended)
         };
@@ -122,7 +123,7 @@ impl Outbox {
     }
 
     /// Writes down who wanted what, and why, among the closures.
-    async fn log_in(&self, link: &mut dyn Link, wish: &Wish<'_>, what: &str, more: &serde_json::Value) -> Result<()> {
+    async fn log_in(&self, link: &mut dyn Link, wanted: &Wanted<'_>, what: &str, more: &serde_json::Value) -> Result<()> {
         let words = &self.words;
         let (now, new_data, new_events) = (words.now, words.new_data, words.new_events);
         // In: ?1 one event, ?2 the instance. Locks the new row.
@@ -132,7 +133,7 @@ impl Outbox {
             words.events(),
             words.orders_table
         ));
-        let mut data = json!({ "rule": wish.rule, "reason": wish.reason, "who": wish.who });
+        let mut data = json!({ "rule": wanted.rule, "reason": wanted.reason, "who": wanted.who });
         if let (Some(data), Some(more)) = (data.as_object_mut(), more.as_object()) {
             data.extend(more.clone());
         }

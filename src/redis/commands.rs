@@ -148,6 +148,22 @@ impl Commands {
         .await
     }
 
+    /// Makes a hash of our own live for `ttl`; returns whether it was not there.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn mark(&self, key: &str, ttl: Duration) -> Result<bool> {
+        let millis = ttl.as_millis().to_string();
+        self.run(MEMBERS, async |client| {
+            let pipeline = client.pipeline();
+            pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, "marked", "yes"]).await?;
+            pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
+            let (added, _): (u64, u64) = pipeline.all().await?;
+            Ok(added > 0)
+        })
+        .await
+    }
+
     /// Reads all fields of a hash; none of one that is not there.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use fred::error::{Error, ErrorKind};
 
 use super::secrets::Secrets;
+use crate::order::printable;
 
 /// Why Redis did not do what was asked, as what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +46,7 @@ impl std::fmt::Display for Said {
 
 impl Said {
     pub(super) fn new(reason: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { reason: reason.into(), fix: fix.into() }
+        Self { reason: printable(reason.into()), fix: printable(fix.into()) }
     }
 }
 
@@ -73,6 +74,12 @@ impl RedisError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::NotNow(_))
+    }
+
+    /// Whether nothing but a hand helps: a login, a right, a setting.
+    #[must_use]
+    pub fn needs_a_hand(&self) -> bool {
+        matches!(self, Self::Denied(_) | Self::Unusable(_))
     }
 
     /// Whether the server itself refuses this.
@@ -129,8 +136,13 @@ fn refusal(code: &str, text: &str, needs: &str) -> RedisError {
         "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => RedisError::cluster_node(format!("it is a node of a cluster: {text}")),
         "NOPROTO" => RedisError::too_old(text),
         "NOPERM" => RedisError::Denied(with(&format!("give the ACL user these rights: {needs}"))),
-        "NOAUTH" => RedisError::Denied(with("put the password into redis.url: redis://:password@host or redis://user:password@host")),
-        "WRONGPASS" => RedisError::Denied(with("fix the user and the password in redis.url, and see that the ACL user is on")),
+        "NOAUTH" => RedisError::Denied(with(
+            "put the password into redis.url, redis://:password@host or redis://user:password@host, and restart order-closer, which reads it once",
+        )),
+        "WRONGPASS" => RedisError::Denied(with(
+            "fix the user and the password in redis.url and restart order-closer, which reads it once; or give the ACL user this password, and \
+             see that the ACL user is on",
+        )),
         "DENIED" => RedisError::Denied(with("set a password in Redis (protected mode), and put it into redis.url")),
         "OOM" => RedisError::NotNow(with("Redis is out of memory: raise maxmemory, or remove what is not needed")),
         "BUSY" => RedisError::NotNow(with("a script keeps Redis busy: wait for its end, or run SCRIPT KILL")),

@@ -201,7 +201,7 @@ impl<D: Dialect> Connections<D> {
         let session = match self.writer {
             Some(_) => self.begin(Limits::BRIEF).await?,
             None => {
-                let mut session = self.session(pool, self.reading_timeout).await?;
+                let mut session = self.session(pool, self.timeout).await?;
                 session.begin(D::BEGIN.into_sql_str()).await?;
                 session
             }
@@ -285,7 +285,7 @@ impl<D: Dialect> Backend for Arc<Connections<D>> {
 #[async_trait]
 impl<D: Dialect> Backend for Apart<D> {
     async fn read(&self) -> Result<Box<dyn Link>, StoreError> {
-        Ok(Box::new(self.store.session(&self.pool, self.store.reading_timeout).await?))
+        Ok(Box::new(self.store.session(&self.pool, self.store.timeout).await?))
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {

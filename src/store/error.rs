@@ -2,7 +2,7 @@
 
 use sqlx::error::DatabaseError;
 
-use crate::{config::DatabaseUrl, store::similar::did_you_mean};
+use crate::{config::DatabaseUrl, order::printable, store::similar::did_you_mean};
 
 /// Why a statement failed, as what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -124,7 +124,7 @@ pub(super) enum Class {
 #[expect(clippy::wildcard_enum_match_arm, reason = "whatever else the driver may say is about the connection: I/O, TLS, protocol, pool")]
 pub(super) fn sort(error: &sqlx::Error, classify: impl Fn(&dyn DatabaseError) -> Class) -> StoreError {
     use sqlx::Error;
-    let text = describe(error);
+    let text = printable(describe(error));
     match error {
         Error::Database(database) => match classify(database.as_ref()) {
             Class::Conflict => StoreError::Conflict(text),

@@ -37,12 +37,12 @@ const WITH_ORDERS_TABLE: i64 = 2;
 /// The version from which on they hold facts.
 const WITH_FACTS: i64 = 3;
 
-/// The version from which on they hold the states of targets, and since when a delivery has been failing.
-const WITH_TARGETS: i64 = 4;
 /// The version from which on they hold pauses.
 pub(crate) const WITH_PAUSES: i64 = 4;
 /// The version from which on events have traces.
 const WITH_TRACES: i64 = 4;
+/// The version from which on they hold the states of targets, and since when a delivery has been failing.
+const WITH_TARGETS: i64 = 4;
 
 /// Where connections for our own tables come from.
 #[async_trait]

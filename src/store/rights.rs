@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 pub(super) use mentioned::Reading;
 
-use crate::config::{Events, Rule, TableName};
+use crate::{
+    config::{Events, Rule, TableName},
+    store::WITH_PAUSES,
+};
 
 /// What may be done to a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +74,8 @@ pub(super) fn needs(rule: &Rule, reading: Reading) -> Vec<Need> {
 }
 
 /// What is done to our own tables, which stand beside the orders; also where no events are recorded they are looked at.
-pub(super) fn own(schema: &str, events: &Events) -> Vec<Need> {
+/// Of tables that this version of them has.
+pub(super) fn own(schema: &str, events: &Events, version: i64) -> Vec<Need> {
     use Right::{Delete, Insert, Select, Update};
     let written = |rights: &'static [Right]| if events.enabled { rights } else { &[Select] };
     [
@@ -80,8 +84,11 @@ pub(super) fn own(schema: &str, events: &Events) -> Vec<Need> {
         ("facts", &[Select, Insert, Delete]),
         ("events", written(&[Select, Insert, Delete])),
         ("deliveries", written(&[Select, Insert, Update, Delete])),
+        ("pauses", &[Select, Insert, Delete]),
+        ("targets", written(&[Select, Insert, Update, Delete])),
     ]
     .into_iter()
+    .take(if version < WITH_PAUSES { 5 } else { 7 })
     .map(|(name, rights)| Need::of(TableName { schema: Some(schema.into()), name: format!("order_closer_{name}") }, rights))
     .collect()
 }

@@ -44,6 +44,6 @@ impl KeyReader {
     /// The key of an order.
     #[must_use]
     pub fn key(&self, id: &OrderId) -> String {
-        format!("{}{id}", self.prefix)
+        format!("{}{}", self.prefix, id.as_str())
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    close::{Inbox, Offer, Stats},
+    close::{Inbox, Offer, Reminder, Stats},
     config::{Listen, Redis},
     metric,
     order::Trigger,
@@ -92,7 +92,7 @@ impl Listener {
             .without_max_times()
             .with_jitter();
         let mut pause = pauses.build();
-        let mut known = BTreeSet::new();
+        let (mut known, mut reminder) = (BTreeSet::new(), Reminder::default());
         loop {
             let began = tokio::time::Instant::now();
             let end = self.session().await;
@@ -107,8 +107,15 @@ impl Listener {
                 pause = pauses.build();
             }
             let Said { reason, fix } = error.said();
-            // Each reason is said once, however many attempts it takes.
-            if known.insert(reason.clone()) {
+            // Each reason is said once, however many attempts it takes; what nobody mends, each minute again.
+            let (is_news, now) = (known.insert(reason.clone()), tokio::time::Instant::now());
+            if error.needs_a_hand() && (is_news || reminder.is_due(now)) {
+                reminder = Reminder::said(now);
+                error!(
+                    redis = address(&self.redis),
+                    reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile"
+                );
+            } else if is_news {
                 warn!(
                     redis = address(&self.redis),
                     reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile"

@@ -18,12 +18,12 @@
 mod answers;
 mod difference;
 mod sample;
+mod sources;
 #[cfg(test)]
 mod tests;
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -35,16 +35,18 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{Clearance, Leave, Pending, Why},
     config::{Config, Disputed, Span},
-    order::{OrderId, Row, Trigger},
-    redis::{Commands, Expiries, Expiry, RedisError},
+    order::{OrderId, Trigger},
+    redis::{Commands, Expiries, Expiry},
     store::{Store, StoreError},
     trigger::witness::{
         answers::{Answer, Answers, Key},
         sample::{News, Sample},
+        sources::KeysInRedis,
     },
 };
 
 pub use difference::{Difference, Mapping};
+pub use sources::{Keys, Rows, Unanswered};
 
 /// A row may call an order due so long before its key expires.
 pub const TOLERANCE: Duration = Duration::from_mins(1);
@@ -65,63 +67,6 @@ const UNREAD: Duration = Duration::from_secs(1);
 
 /// Single disputes are spoken of so often.
 const SAY_EVERY: Duration = Duration::from_hours(1);
-
-/// Why nothing is known of keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unanswered {
-    /// Redis has not answered, or can't at the moment.
-    Away(String),
-    /// We have no right to ask.
-    Denied(String),
-}
-
-/// Who knows when keys expire.
-#[async_trait]
-pub trait Keys: fmt::Debug + Send + Sync {
-    /// When these keys are to expire; the answer comes within `limit` or not at all.
-    async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered>;
-
-    /// What names this run of the server, if it tells.
-    async fn run_id(&self) -> Option<String>;
-}
-
-#[async_trait]
-impl Keys for Commands {
-    async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered> {
-        Self::expiries(self, keys, limit).await.map_err(|error| match error {
-            RedisError::Denied(_) => Unanswered::Denied(error.to_string()),
-            RedisError::Unreachable(_)
-            | RedisError::NotOurs(_)
-            | RedisError::NotNow(_)
-            | RedisError::Rejected(_)
-            | RedisError::Unusable(_) => Unanswered::Away(error.to_string()),
-        })
-    }
-
-    async fn run_id(&self) -> Option<String> {
-        self.info("server").await.ok()?.remove("run_id")
-    }
-}
-
-/// Who knows the rows of orders.
-#[async_trait]
-pub trait Rows: fmt::Debug + Send + Sync {
-    /// The deadlines of those of these orders that are unpaid. Those that are not due yet, too: one may fall due before its
-    /// transaction begins.
-    ///
-    /// # Errors
-    /// As the database says.
-    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError>;
-}
-
-#[async_trait]
-impl Rows for Arc<dyn Store> {
-    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
-        let unpaid = |row: &Row| row.status.as_ref().is_some_and(|status| self.unpaid().contains(status));
-        let rows = self.look(ids).await?.into_iter().filter(unpaid);
-        Ok(rows.filter_map(|row| Some((row.id, row.deadline?))).collect())
-    }
-}
 
 /// Compares rows with keys, and lets disputed orders wait.
 #[derive(Debug)]
@@ -151,7 +96,7 @@ impl Witness {
     #[must_use]
     pub fn of(config: &Config, store: &Arc<dyn Store>, commands: &Commands) -> Option<Arc<Self>> {
         let mapping = Mapping { zone_matters: store.zone_matters(), plus: config.orders.deadline.plus.map(Span::get) };
-        let witness = || Self::new(&config.redis.key_prefix, Arc::new(commands.clone()), Arc::new(Arc::clone(store)), mapping);
+        let witness = || Self::new(&config.redis.key_prefix, Arc::new(KeysInRedis::new(commands)), Arc::new(Arc::clone(store)), mapping);
         (config.orders.disputed == Disputed::Wait).then(|| Arc::new(witness()))
     }
 
@@ -168,6 +113,12 @@ impl Witness {
             dispute_said: None,
         };
         Self { prefix: prefix.to_owned(), keys, rows, mapping, state: Mutex::new(state) }
+    }
+
+    /// Asks for Redis' time alone: once that is answered, or is not, the start is over, and a deadline waits for nothing.
+    pub fn greet(self: &Arc<Self>) {
+        let witness = Arc::clone(self);
+        tokio::spawn(async move { witness.learn(&[]).await });
     }
 
     /// Asks for the keys of orders that are due soon, each with its row's deadline, and waits for nothing.
@@ -194,7 +145,7 @@ impl Witness {
     /// Asks for the keys of these orders. Returns what is known of each then, or nothing if Redis counts as away.
     async fn learn(&self, orders: &[(OrderId, Option<i64>)]) -> Option<Vec<Key>> {
         let limit = self.lock().limit(Instant::now())?;
-        let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{id}", self.prefix)).collect();
+        let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{}", self.prefix, id.as_str())).collect();
         let answer = self.keys.expiries(&names, limit).await;
         let answered = Instant::now();
         let keys = match answer {
@@ -204,10 +155,10 @@ impl Witness {
                 return None;
             }
         };
-        // Asked for last: a key that a restart has lost is not to be taken for one that was never there.
+        // Asked for last: a key that a restart or a flush has lost is not to be taken for one that was never there.
         if self.lock().sample.is_whole() {
-            let run_id = timeout(limit, self.keys.run_id()).await.ok().flatten();
-            self.lock().sample.runs(run_id);
+            let life = timeout(limit, self.keys.life()).await.ok().flatten();
+            self.lock().sample.lives(life);
         }
         Some(keys)
     }

@@ -2,6 +2,8 @@
 
 /// The database: mapping, indexes, rights, time zones.
 mod database;
+/// Deadlines: how they are understood, and what is overdue.
+mod deadlines;
 /// Events: their tables, and who is told.
 mod events;
 /// Logins that the driver lacks.

@@ -147,6 +147,37 @@ fn the_units_call_commands_that_exist() {
     }
 }
 
+/// systemd itself finds nothing to say against the units, and little that they could still do.
+#[test]
+fn the_units_are_confined() {
+    let analyze = |arguments: &[&str], file: &Path| std::process::Command::new("systemd-analyze").args(arguments).arg(file).output();
+    let Ok(version) = std::process::Command::new("systemd-analyze").arg("--version").output() else {
+        eprintln!("systemd-analyze is not installed; left out");
+        return;
+    };
+    let folder = process::folder();
+    let units = root().join("config/systemd");
+    let names = ["order-closer.service", "order-closer-reconcile.service", "order-closer-reconcile.timer"];
+    for name in names {
+        // With a program that is there.
+        let unit = read(&units.join(name)).replace("/usr/local/bin/order-closer", env!("CARGO_BIN_EXE_order-closer"));
+        std::fs::write(folder.path().join(name), unit).expect("a file can be written");
+    }
+    for name in names {
+        let verified = analyze(&["verify", "--man=no"], &folder.path().join(name)).expect("it has just been started");
+        let said = String::from_utf8_lossy(&verified.stderr);
+        assert!(verified.status.success() && !said.contains(name), "{name}: {said}");
+    }
+    for name in &names[..2] {
+        // Tenths; older versions than 250 can't do this without a running systemd.
+        let confined = analyze(&["security", "--offline=true", "--threshold=13", "--no-pager"], &folder.path().join(name));
+        let confined = confined.expect("it has just been started");
+        let said = String::from_utf8_lossy(&confined.stdout);
+        assert!(confined.status.success() || !said.contains("exposure"), "{name}, {}: {said}", String::from_utf8_lossy(&version.stdout));
+        assert!(read(&units.join(name)).contains("LimitCORE=0"), "{name}: memory with passwords may be written to a disk");
+    }
+}
+
 /// Redis starts from the shipped file, and has what the file says.
 #[tokio::test]
 async fn redis_starts_from_its_file() {

@@ -182,7 +182,8 @@ async fn a_summary_of_what_waits_and_what_is_dead() {
     assert!(quiet.get("lateness_p50_ms").is_none(), "nothing was closed: {quiet}");
     assert_eq!((number(&quiet, "waiting"), number(&quiet, "held"), number(&quiet, "dead_letters")), (0, 0, 0));
     let payment = {
-        shop.order(2, -1_000).await;
+        // It is held before it is due.
+        shop.order(2, 3_000).await;
         shop.begin_payment(2).await
     };
     let held = summary(|summary| summary["held"] == 1).await;

@@ -16,6 +16,8 @@ mod dead_letters;
 mod events;
 /// The files that are shipped: examples parse and show the defaults, Redis starts from its own.
 mod files;
+/// Ids and messages with line ends and escape sequences in them.
+mod hostile;
 /// What the daemon logs.
 mod logs;
 /// One pass over what is overdue.

@@ -59,8 +59,19 @@ async fn closes_what_is_overdue(kind: Kind) {
     assert_eq!(finished.stdout.lines().count(), 1, "{finished:#?}");
     let report = finished.json();
     let keys: BTreeSet<&str> = report.as_object().expect("an object").keys().map(String::as_str).collect();
-    let contract =
-        ["overdue", "closed", "settled", "not_found", "failed", "disputed", "left_alone", "dry_run", "lateness_ms", "duration_ms"];
+    let contract = [
+        "overdue",
+        "closed",
+        "settled",
+        "not_found",
+        "failed",
+        "disputed",
+        "left_alone",
+        "paused",
+        "dry_run",
+        "lateness_ms",
+        "duration_ms",
+    ];
     assert_eq!(keys, BTreeSet::from(contract));
     let counts = ["overdue", "closed", "settled", "not_found", "failed"].map(|key| report[key].as_u64().expect("a count"));
     assert_eq!(counts, [3, 3, 0, 0, 0]);

@@ -136,6 +136,37 @@ async fn the_walk_through() {
     running.kill();
 }
 
+/// A payment that comes after its order was closed, and after the shop was told of that: no event comes again. The shop dies
+/// when the money has come, and before it has looked at the order.
+#[tokio::test]
+async fn killed_with_money_that_came_too_late() {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let (redis, folder, port) = (Redis::start(), process::folder(), ports::free());
+    let log = folder.path().join("log");
+    let running = start(folder.path(), &redis, port);
+    wait::until("the shop listens", async || process::read(&log).contains("listening")).await;
+    let client = reqwest::Client::builder().tls_certs_only([]).build().expect("a client");
+    let shop = Shop { url: format!("http://127.0.0.1:{port}"), client };
+    assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 2 })).await.0, 201);
+    change(folder.path(), "shop.db", "UPDATE orders SET status = 'closed'").await;
+    assert_eq!(shop.tell(1).await, 204);
+    assert_eq!(shop.get("/orders/1").await["payment"], "expired");
+
+    // Whoever holds the orders stops the shop just there.
+    let mut orders = SqliteConnectOptions::new().filename(folder.path().join("shop.db")).connect().await.expect("the shop has made it");
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut orders).await.expect("nobody writes");
+    let pay = shop.client.post(format!("{}/orders/1/pay", shop.url)).send();
+    let paying = tokio::spawn(pay);
+    wait::until("the money has come", async || shop.get("/orders/1").await["payment"] != "expired").await;
+    running.kill();
+    assert!(paying.await.expect("no panic").is_err(), "nobody has answered");
+    drop(orders);
+    let running = start(folder.path(), &redis, port);
+    wait::until("the shop listens again", async || process::read(&log).matches("listening").count() == 2).await;
+    assert_eq!(shop.get("/orders/1").await, json!({ "order_no": 1, "status": "closed", "payment": "refunded" }));
+    running.kill();
+}
+
 /// Changes a database of the shop behind its back.
 async fn change(folder: &std::path::Path, file: &str, sql: &'static str) {
     let options = SqliteConnectOptions::new().filename(folder.join(file));

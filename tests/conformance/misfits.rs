@@ -145,7 +145,11 @@ pub async fn an_unreachable_database(database: Database) {
     }
     let absent = format!("{}_absent", database.url);
     match try_open(&settings(&database).set("database.url", absent)).await {
+        Err(OpenError::Store(StoreError::Refused { reason, cure })) => {
+            assert!(reason.contains("_absent") && cure.contains("CREATE DATABASE"), "{reason}; {cure}");
+        }
+        // A file that is not there.
         Err(OpenError::Store(StoreError::Unavailable(message))) => assert!(message.contains("_absent"), "{message}"),
-        other => panic!("not unavailable but {other:?}"),
+        other => panic!("not refused but {other:?}"),
     }
 }

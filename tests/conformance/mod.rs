@@ -340,7 +340,7 @@ async fn lockable(store: &dyn Store, texts: &[&str]) -> Vec<String> {
 }
 
 fn sorted_ids(rows: &[Row]) -> Vec<String> {
-    let mut ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
+    let mut ids: Vec<String> = rows.iter().map(|row| row.id.as_str().to_owned()).collect();
     ids.sort();
     ids
 }

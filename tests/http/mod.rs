@@ -1,5 +1,7 @@
 //! What the daemon answers over HTTP, asked as Prometheus, a container's probe and an order service ask.
 
+/// Alerts: their metrics, their chapters, and a Prometheus that fires them.
+mod alerts;
 /// Metrics: all that are documented, and what they say of orders that close and orders that can't.
 mod metrics;
 /// Questions about single orders, and closing one.

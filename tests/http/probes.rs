@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{Asked, TOKEN, client};
-use crate::support::{Daemon, Kind, Redis, Shop, ports, proxy::Proxy, wait};
+use crate::support::{Daemon, Kind, Redis, Shop, daemon::order_closer, ports, proxy::Proxy, wait};
 
 #[tokio::test]
 async fn it_is_ready_while_its_database_can_be_written() {
@@ -32,6 +32,22 @@ async fn it_is_ready_while_its_database_can_be_written() {
     to_database.pass();
     wait::until("it is ready again", async || asked.get("/readyz").await.0 == StatusCode::OK).await;
     asked.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_container_asks_by_a_command() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings_with(&redis);
+    let unset = order_closer(&settings, &["healthcheck"]).await.expect_code(78);
+    assert!(unset.stderr.contains("http.listen"), "{}", unset.stderr);
+    let port = ports::free();
+    let settings = settings.set("http.listen", format!("0.0.0.0:{port}"));
+    order_closer(&settings, &["healthcheck"]).await.expect_code(69);
+    let daemon = Daemon::start(&settings);
+    daemon.until_logged("listening for expired keys").await;
+    wait::until("it is ready", async || order_closer(&settings, &["healthcheck"]).await.code == Some(0)).await;
+    daemon.stop().await;
 }
 
 #[tokio::test]

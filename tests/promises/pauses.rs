@@ -32,6 +32,8 @@ async fn nobody_closes_while_it_lasts(kind: Kind) {
     let status = order_closer(&settings, &["status", "--json"]).await.expect_code(75).json();
     assert_eq!((status["paused"].as_bool(), status["reason"].as_str()), (Some(true), Some("the provider is down")), "{status}");
     assert_eq!(status["overdue"].as_u64(), Some(49));
+    let checked = order_closer(&settings, &["check"]).await;
+    assert!(checked.stdout.contains("closing is paused by"), "{}", checked.stdout);
     // A daemon that starts meanwhile reads it before it closes anything.
     let late = listening(&settings).await;
     late.until_logged("closing is paused").await;
@@ -96,4 +98,26 @@ async fn without_tables_there_is_no_pause() {
     let refused = order_closer(&settings, &["pause", "--reason", "x"]).await.expect_code(78);
     assert!(refused.stderr.contains("order-closer migrate"), "{}", refused.stderr);
     order_closer(&settings, &["status"]).await.expect_code(0);
+}
+
+/// After an upgrade the daemon's user may lack the right to a new table: it closes as before, and says what it can't honour.
+#[tokio::test]
+async fn without_the_right_to_read_pauses_orders_close() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let name = shop.database.url.rsplit('/').next().unwrap().replace("test_", "p_");
+    shop.database.execute(&format!("CREATE ROLE {name} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")).await;
+    shop.database.execute(&format!("REVOKE ALL ON order_closer_pauses FROM {name}")).await;
+    let settings = settings.set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
+    shop.orders_due_in(1..=3, -1_000).await;
+    let daemon = listening(&settings).await;
+    daemon.until_logged("no pause is honoured").await;
+    shop.until_all_settled().await;
+    shop.orders_due_in(4..=6, -1_000).await;
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    daemon.stop().await;
+    shop.assert_outcome().await;
+    shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
 }

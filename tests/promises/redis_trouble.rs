@@ -89,7 +89,9 @@ async fn shut_to_its_user() {
         redis.command(&["ACL", "SETUSER", "closer", "off"]);
         redis.command(&["CLIENT", "KILL", "USER", "closer"]);
         let said = daemon.until_line("why", |line| line.contains("no keyspace notifications") && line.contains("WRONGPASS")).await;
-        assert!(said.contains("see that the ACL user is on"), "{said}");
+        for part in ["\"ERROR\"", "redis.url and restart order-closer", "see that the ACL user is on"] {
+            assert!(said.contains(part), "{part:?} is missing: {said}");
+        }
     };
     assert_survives(&redis, settings, &shop, begin, async || drop(redis.command(&["ACL", "SETUSER", "closer", "on"]))).await;
 }

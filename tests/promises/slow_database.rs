@@ -12,12 +12,12 @@ use sqlx::{
 };
 
 use super::{assert_on_time, listening};
-use crate::support::{Kind, Proxy, Redis, Settings, Shop, process, wait};
+use crate::support::{Database, Kind, Proxy, Redis, Settings, Shop, postgres::Postgres, process, wait};
 
 /// How soon the sweep finds an order, when the database is quick again.
 const SOON: Duration = Duration::from_secs(12);
 
-/// Two backups, each of which holds the whole file.
+/// Two backups, each of which holds the whole file while a pass of the sweep reads it.
 #[tokio::test]
 async fn an_sqlite_file_that_is_locked_twice() {
     let (redis, folder) = (Redis::start(), process::folder());
@@ -27,12 +27,18 @@ async fn an_sqlite_file_that_is_locked_twice() {
     let orders = "CREATE TABLE orders (order_no integer PRIMARY KEY, status integer, expires_at text);
                   CREATE INDEX orders_due ON orders (status, expires_at)";
     sqlx::raw_sql(orders).execute(&mut backup).await.expect("a table can be made");
-    let daemon = listening(&Settings::new().set("database.url", url).set("redis.url", redis.url()).set("log.format", "json")).await;
+    let settings =
+        Settings::new().set("database.url", url).set("redis.url", redis.url()).set("log.format", "json").set("log.level", "debug");
+    let daemon = listening(&settings).await;
+    let swept = || daemon.logged("\"swept\"");
     for _ in 0..2 {
         sqlx::raw_sql("BEGIN EXCLUSIVE").execute(&mut backup).await.expect("the file can be locked");
         let began = Instant::now();
         wait::until("the backup is done", async || began.elapsed() > Duration::from_millis(3_500)).await;
+        let before = swept();
         sqlx::raw_sql("COMMIT").execute(&mut backup).await.expect("a transaction ends");
+        // The next one is to meet another pass.
+        wait::until("the pass that waited has ended", async || swept() > before).await;
     }
     let began = Instant::now();
     let order = "INSERT INTO orders VALUES (1, 0, strftime('%Y-%m-%d %H:%M:%f', 'now', '-1 second'))";
@@ -75,6 +81,25 @@ async fn a_database_that_was_slow_for_a_while() {
     assert!(began.elapsed() < SOON, "swept after {:?}", began.elapsed());
     daemon.stop().await;
     shop.assert_outcome().await;
+}
+
+/// Whoever holds the whole table keeps everybody from reading; that is no slow query, and nobody rests for it.
+#[tokio::test]
+async fn a_table_that_is_locked() {
+    let redis = Redis::start();
+    let server = Postgres::options().start();
+    let shop = Shop::in_database(Database::on_postgres(&server).await).await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    let mut holder = shop.database.begin().await;
+    holder.execute("LOCK TABLE orders IN ACCESS EXCLUSIVE MODE").await;
+    let ended = || server.log().matches("canceling statement due to lock timeout").count();
+    wait::until("many reads have met the lock", async || ended() >= 15).await;
+    let number = "INSERT INTO orders (order_no, expires_at) SELECT n, clock_timestamp() FROM generate_series(1, 5) n";
+    holder.execute(number).await;
+    holder.commit().await;
+    wait::within(Duration::from_secs(3), "the sweep is back", async || shop.closed().await == 5).await;
+    daemon.stop().await;
+    assert_eq!(daemon.said("the query is slow").len(), 0, "{:#?}", daemon.lines());
 }
 
 /// What falls due soon can't be read in time, nor can what is overdue. What has a key closes by its notification, the

@@ -46,7 +46,9 @@ proptest! {
         let text = id.as_str();
         prop_assert!(!text.is_empty() && text.len() <= MAX_ID_BYTES);
         prop_assert_eq!(kind.parse(text.as_bytes()), Ok(id.clone()), "accepted again, unchanged");
-        prop_assert_eq!(id.to_string(), text);
+        // People see what has nothing to be escaped as it is, and the rest without its effects.
+        prop_assert!(!id.to_string().contains(char::is_control));
+        prop_assert!(text.contains(|c: char| c.is_control() || !c.is_ascii()) || id.to_string() == text);
         match kind {
             IdKind::Integer { min, max } => {
                 prop_assert_eq!(text.as_bytes(), &bytes);
@@ -79,7 +81,7 @@ proptest! {
         let IdKind::Integer { min, max } = kind else { return Ok(()) };
         let text = number.to_string();
         let expected = if (min..=max).contains(&number.into()) { Ok(text.clone()) } else { Err(NotAnId::OutOfRange) };
-        prop_assert_eq!(kind.parse(text.as_bytes()).map(|id| id.to_string()), expected);
+        prop_assert_eq!(kind.parse(text.as_bytes()).map(|id| id.as_str().to_owned()), expected);
         for spelling in [format!("0{text}"), format!("+{text}"), format!(" {text}"), format!("{text} "), format!("{text}.0")] {
             prop_assert_eq!(kind.parse(spelling.as_bytes()), Err(NotAnId::NotInteger));
         }
@@ -89,7 +91,7 @@ proptest! {
     fn every_text_that_the_column_holds_is_accepted(text in "[a-zA-Z0-9 '\"\\\\%_ü🛒-]{1,60}") {
         let kind = |max_chars, charset| IdKind::Text { max_chars, charset };
         let chars = text.chars().count();
-        let accepted = |kind: IdKind| kind.parse(text.as_bytes()).map(|id| id.to_string());
+        let accepted = |kind: IdKind| kind.parse(text.as_bytes()).map(|id| id.as_str().to_owned());
         prop_assert_eq!(accepted(kind(None, Charset::Unicode)), Ok(text.clone()));
         prop_assert_eq!(accepted(kind(Some(chars), Charset::Unicode)), Ok(text.clone()));
         prop_assert_eq!(accepted(kind(Some(chars - 1), Charset::Unicode)), Err(NotAnId::TooLong));
@@ -101,8 +103,8 @@ proptest! {
     fn every_uuid_is_accepted_in_its_one_form(number in any::<u128>()) {
         let id = uuid::Uuid::from_u128(number);
         let text = id.hyphenated().to_string();
-        prop_assert_eq!(IdKind::Uuid.parse(text.as_bytes()).map(|id| id.to_string()), Ok(text.clone()));
-        prop_assert_eq!(IdKind::Uuid.parse(text.to_uppercase().as_bytes()).map(|id| id.to_string()), Ok(text));
+        prop_assert_eq!(IdKind::Uuid.parse(text.as_bytes()).map(|id| id.as_str().to_owned()), Ok(text.clone()));
+        prop_assert_eq!(IdKind::Uuid.parse(text.to_uppercase().as_bytes()).map(|id| id.as_str().to_owned()), Ok(text));
         for other in [id.simple().to_string(), id.braced().to_string(), id.urn().to_string()] {
             prop_assert_eq!(IdKind::Uuid.parse(other.as_bytes()), Err(NotAnId::NotUuid));
         }

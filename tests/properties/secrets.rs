@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use order_closer::config::{DatabaseUrl, EventSource, Oldest, RedisUrl, Span, TimeZone, WebhookUrl};
 use proptest::prelude::*;
 
 use super::configuration::{keys, load};
@@ -135,6 +136,10 @@ static PLACES: LazyLock<Vec<String>> = LazyLock::new(|| {
         "events.stream.key",
         "events.stream.max_len",
         "events.secrets",
+        "events.traceparent",
+        "http",
+        "http.token",
+        "http.token_file",
         "log",
         "rules",
         "password",
@@ -225,23 +230,6 @@ proptest! {
         prop_assert!(!shown.contains("Zq9x") && !shown.contains("47913"), "of {url} is shown: {shown}");
     }
 
-    /// Whatever stands where in the file, and however it is shaped.
-    #[test]
-    fn no_secret_is_shown_wherever_it_stands(
-        planted in planted(),
-        place in proptest::sample::select(PLACES.clone()),
-        field in proptest::sample::select(IN_A_WEBHOOK.to_vec()),
-        shape in 0..7_usize,
-    ) {
-        let place = if shape > 4 { "events.webhooks" } else { place.as_str() };
-        let settings = Settings::new().set(place, shaped(shape, &planted.text, field));
-        let shown = match load(&settings.toml()) {
-            Ok(loaded) => format!("{loaded:?} {:?}", loaded.settings()),
-            Err((message, _)) => message,
-        };
-        planted.is_hidden_in(&shown)?;
-    }
-
     /// A file that is no TOML, cut off or with something in between.
     #[test]
     fn no_secret_is_shown_of_a_broken_file(planted in planted(), cut in 0..200_usize, between in "[\"'=\\[\\]{}#\n\\\\]{1,3}") {
@@ -249,6 +237,88 @@ proptest! {
         let at = (0..=cut.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at)).unwrap_or(0);
         for broken in [whole[..at].to_owned(), format!("{}{between}{}", &whole[..at], &whole[at..]), format!("{} = 1\n{0} = 2", planted.text)] {
             let shown = match load(&broken) {
+                Ok(loaded) => format!("{loaded:?} {:?}", loaded.settings()),
+                Err((message, _)) => message,
+            };
+            planted.is_hidden_in(&shown)?;
+        }
+    }
+}
+
+/// Pieces of URLs, in any order.
+fn pieces_of_urls() -> impl Strategy<Value = String> {
+    let piece = proptest::sample::select(vec![
+        "postgres",
+        "mysql",
+        "sqlite",
+        "redis",
+        "redis+unix",
+        "https",
+        ":",
+        "//",
+        "/",
+        "@",
+        "?",
+        "#",
+        "&",
+        "=",
+        "%",
+        "%4",
+        "%ff",
+        "[",
+        "]",
+        "::1",
+        "127.0.0.1",
+        "h.example",
+        "99999",
+        "password",
+        "sslmode",
+        "db",
+        "user",
+        "\u{1b}",
+        "\n",
+        " ",
+        "ü",
+        "\0",
+        "closer",
+        "whsec_",
+        "none",
+    ]);
+    proptest::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever it is given, no parser panics, and what a URL says of itself has no login and is a URL again, or was none.
+    #[test]
+    fn no_url_panics(text in prop_oneof![pieces_of_urls(), "\\PC{0,40}"]) {
+        let shown = [
+            DatabaseUrl::try_from(text.clone()).map(|url| url.to_string()),
+            RedisUrl::try_from(text.clone()).map(|url| url.to_string()),
+            WebhookUrl::try_from(text.clone()).map(|url| url.to_string()),
+        ];
+        for shown in shown.into_iter().flatten() {
+            let between = shown.split("://").nth(1).and_then(|rest| rest.split_once('@')).map(|(login, _)| login.to_owned());
+            let password = between.as_deref().and_then(|login| login.split_once(':')).map(|(_, password)| password);
+            prop_assert!(password.is_none_or(|password| password == "***"), "{text:?} is shown as {shown:?}");
+        }
+        drop((text.parse::<Span>(), TimeZone::try_from(text.clone()), EventSource::try_from(text.clone()), text.parse::<Oldest>()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands where in the file, and however it is shaped.
+    #[test]
+    fn no_secret_is_shown_wherever_it_stands(planted in planted(), shape in 0..7_usize) {
+        let webhook = ["events.webhooks".to_owned()];
+        let places: &[String] = if shape > 4 { &webhook } else { &PLACES };
+        let fields = if shape > 4 { IN_A_WEBHOOK.as_slice() } else { &["name"] };
+        for (place, field) in places.iter().flat_map(|place| fields.iter().map(move |field| (place, field))) {
+            let settings = if place.starts_with("orders.deadline.") { Settings::new().set("orders.deadline.column", "x") } else { Settings::new() };
+            let shown = match load(&settings.set(place, shaped(shape, &planted.text, field)).toml()) {
                 Ok(loaded) => format!("{loaded:?} {:?}", loaded.settings()),
                 Err((message, _)) => message,
             };

@@ -6,7 +6,7 @@ use crate::{
     cli::check::Finding,
     config::{Config, EventSource, Stream, Webhook},
     order::rfc3339,
-    outbox::{Backlog, Endpoint, EventQuery, State, TargetState},
+    outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState},
     store::{Outbox, Store, StoreError},
 };
 
@@ -48,6 +48,11 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     } else {
         Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))
     }];
+    // Who may not read that may not read the rest either, which is said below.
+    for Pause { reason, who, .. } in outbox.pauses().await.unwrap_or_default().iter().filter(|pause| pause.rate.is_none()) {
+        let found = format!("closing is paused by {}: {}", who.escape_debug(), reason.escape_debug());
+        findings.push(Finding::warn("pause", found, "order-closer resume"));
+    }
     let known = async { Ok::<_, StoreError>((outbox.backlog().await?, outbox.target_states(None).await?)) };
     match known.await {
         Ok((backlog, states)) => {

@@ -197,4 +197,13 @@ mod tests {
         assert_eq!(retry_after("99999999999", now), Some(LONGEST_REST));
         assert_eq!(retry_after("soon", now), None);
     }
+
+    proptest::proptest! {
+        /// Whatever a receiver answers, its rest has an end.
+        #[test]
+        fn no_retry_after_is_too_much(text in "\\PC{0,40}|[-+ 0-9.eE]{0,30}|[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{5,9} GMT", now in 0..20_000_000_000_u64) {
+            let rest = retry_after(&text, UNIX_EPOCH + Duration::from_secs(now));
+            proptest::prop_assert!(rest.is_none_or(|rest| rest <= LONGEST_REST), "{text:?}: {rest:?}");
+        }
+    }
 }

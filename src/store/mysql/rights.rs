@@ -9,7 +9,7 @@ use super::{MySql, number};
 use crate::{
     config::{Events, Rule},
     store::{
-        StoreError,
+        StoreError, TABLES_VERSION as VERSION,
         driver::Driver,
         rights::{self, Need, Reading, Right, grant},
         session::Session,
@@ -33,7 +33,7 @@ pub(super) async fn lacking(session: &mut Session<MySql>, rule: &Rule, events: &
     let mut needs = rights::needs(rule, reading);
     let schema = rule.table.schema.clone().or(database.clone()).unwrap_or_default();
     if events.enabled || has_own_tables(session, &schema).await? {
-        needs.extend(rights::own(&schema, events));
+        needs.extend(rights::own(&schema, events, own_version(session, &schema).await?));
     }
     let mut tables = BTreeMap::<String, BTreeSet<Right>>::new();
     for need in &needs {
@@ -61,6 +61,18 @@ async fn has_own_tables(session: &mut Session<MySql>, schema: &str) -> Result<bo
     )
     .bind(schema);
     session.run(|connection| select.fetch_one(connection)).await
+}
+
+/// The version of our own tables; the newest where this user may not read it. Without a right to a table MySQL does not say
+/// whether it is there.
+async fn own_version(session: &mut Session<MySql>, schema: &str) -> Result<i64, StoreError> {
+    let select = format!("SELECT CAST(MAX(version) AS SIGNED) FROM {}.order_closer_migrations", quoted(schema));
+    let select = sqlx::query_scalar::<_, Option<i64>>(sqlx::AssertSqlSafe(select));
+    match session.run(|connection| select.fetch_one(connection)).await {
+        Ok(version) => Ok(version.unwrap_or(VERSION)),
+        Err(StoreError::Rejected(_) | StoreError::Refused { .. }) => Ok(VERSION),
+        Err(error) => Err(error),
+    }
 }
 
 /// A statement that takes just this right.

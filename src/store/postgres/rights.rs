@@ -6,7 +6,7 @@ use super::Postgres;
 use crate::{
     config::{Events, Rule},
     store::{
-        StoreError,
+        StoreError, TABLES_VERSION as VERSION,
         rights::{self, Need, Reading, Right, grant},
         session::Session,
     },
@@ -26,7 +26,7 @@ pub(super) async fn lacking(session: &mut Session<Postgres>, rule: &Rule, events
     let user = session.run(|connection| user.fetch_one(connection)).await?;
     let mut needs = rights::needs(rule, READING);
     if let Some(orders) = find(session, &needs[0]).await? {
-        needs.extend(rights::own(&orders.schema, events));
+        needs.extend(rights::own(&orders.schema, events, VERSION));
     }
     let (mut schemas, mut tables) = (BTreeSet::new(), BTreeMap::<String, BTreeSet<Right>>::new());
     let mut sequences = BTreeSet::new();

@@ -33,7 +33,9 @@ pub(super) fn cure(code: u32) -> Option<&'static str> {
         ),
         _ => match code & 0xff {
             // Permission, can't open, not authorized.
-            3 | 14 | 23 => Some("let the system user of this process read and write the file and its directory (chown, chmod)"),
+            3 | 14 | 23 => Some(
+                "put the file where database.url has it, and let the system user of this process read and write it and its directory (chown, chmod)",
+            ),
             26 => Some("correct database.url: the file is no SQLite database, or an encrypted one"),
             _ => None,
         },

@@ -24,8 +24,8 @@ pub(super) struct Sample {
 struct Whole {
     /// By so many microseconds, save for a few.
     difference: i64,
-    /// Which run of Redis has shown it, as far as it tells.
-    run_id: Option<String>,
+    /// In which life of the keys, as far as that is known.
+    life: Option<String>,
     /// Keys may have been lost since.
     lost: bool,
 }
@@ -63,7 +63,7 @@ impl Sample {
         match &mut self.whole {
             None if count >= ENOUGH && count * 5 >= all * 4 => {
                 let Some(difference) = Difference::of(differing) else { return News::Nothing };
-                self.whole = Some(Whole { difference: difference.greatest(), run_id: None, lost: false });
+                self.whole = Some(Whole { difference: difference.greatest(), life: None, lost: false });
                 News::Differ(difference)
             }
             Some(_) if all == 0 || (all >= ENOUGH && count * 2 < all) => {
@@ -93,16 +93,16 @@ impl Sample {
         self.whole.as_ref().is_some_and(|whole| whole.lost)
     }
 
-    /// Redis answers, and calls its run by this name, if it tells.
-    pub(super) fn runs(&mut self, run_id: Option<String>) {
-        let (Some(whole), Some(run_id)) = (&mut self.whole, run_id) else { return };
-        whole.lost |= *whole.run_id.get_or_insert_with(|| run_id.clone()) != run_id;
+    /// Redis answers, and the life of its keys has this name, if that can be known.
+    pub(super) fn lives(&mut self, life: Option<String>) {
+        let (Some(whole), Some(life)) = (&mut self.whole, life) else { return };
+        whole.lost |= *whole.life.get_or_insert_with(|| life.clone()) != life;
     }
 
-    /// Redis did not answer. Whether it is the same one that comes back shows only where it tells the name of its run.
+    /// Redis did not answer. Whether its keys are still the same when it comes back shows only where that can be known.
     pub(super) fn away(&mut self) {
         if let Some(whole) = &mut self.whole {
-            whole.lost |= whole.run_id.is_none();
+            whole.lost |= whole.life.is_none();
         }
     }
 }

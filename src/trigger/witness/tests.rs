@@ -97,7 +97,7 @@ impl Keys for Seen {
         Ok(Expiries { now, keys: keys.iter().map(expiry).collect() })
     }
 
-    async fn run_id(&self) -> Option<String> {
+    async fn life(&self) -> Option<String> {
         Some(lock(&self.0.run).clone())
     }
 }
@@ -215,6 +215,10 @@ async fn at_the_start_the_deadline_waits_for_the_first_answer() {
     shop.set_key(1, HOUR);
     let due = Pending::new(id(1), Trigger::Pacer).with_deadline(Some(0));
     assert!(passes(&witness, due.clone()).await.is_some());
+    let (_answers, witness) = self::shop();
+    witness.greet();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(witness.known(std::slice::from_ref(&due)), [Some(Leave::Go)], "the start is over");
     let (shop, witness) = self::shop();
     shop.is(Mood::Silent);
     assert_eq!(passes(&witness, due.clone()).await, None, "of a Redis that is away there is none");

@@ -24,8 +24,8 @@ async fn tables_and_targets() {
         let report = Report::of(&renamed, 0).await;
         assert_eq!(report.wrong(), ["targets"], "{kind:?}");
         report.assert("targets", "warn", "till is not in the configuration, 1 waiting");
-        let (_, command) = report.fix("targets").split_once("give up what waits: order-closer ").expect("a command");
-        order_closer(&renamed, &command.split(' ').collect::<Vec<_>>()).await.expect_code(0);
+        let (_, command) = report.fix("targets").split_once("order-closer ").expect("a command");
+        order_closer(&renamed, &command.split_whitespace().collect::<Vec<_>>()).await.expect_code(0);
         assert_eq!(Report::of(&renamed, 0).await.wrong(), [] as [&str; 0], "{kind:?}");
         // Named, but told nothing, with or without tables.
         let off = renamed.clone().set("events.enabled", false);
@@ -61,8 +61,8 @@ async fn tables_that_may_not_be_read() {
     let report = Report::of(&settings, 78).await;
     report.assert("mapping", "fail", "this user can't read them");
     report.assert("mapping", "fail", "grant it SELECT, INSERT, UPDATE and DELETE");
-    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters, order_closer_facts, order_closer_targets, \
-                  order_closer_pauses";
+    let tables = "order_closer_events, order_closer_deliveries, order_closer_dead_letters, order_closer_facts, order_closer_pauses, \
+                  order_closer_targets";
     let grant = format!("GRANT SELECT ON order_closer_migrations TO {name}; GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {name}");
     shop.database.execute(&grant).await;
     assert_eq!(Report::of(&settings.set("events.enabled", true), 0).await.wrong(), [] as [&str; 0]);

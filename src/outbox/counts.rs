@@ -1,0 +1,39 @@
+//! How much waits, as far as that can be told at once.
+
+use super::Result;
+use crate::store::Outbox;
+
+/// Counts end here.
+const MOST: i64 = 10_000;
+
+/// What waits for one target, and what was given up; each count ends at 10,000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    /// Deliveries that are due, claimed or put off.
+    pub waiting: u64,
+    /// Deliveries that are given up.
+    pub dead: u64,
+}
+
+impl Outbox {
+    /// Counts what there is for a target. Reads 20,000 entries of an index at the most; locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn count_for(&self, target: &str) -> Result<Counts> {
+        let (waiting, dead) = (self.count_some(target, "IS NOT NULL").await?, self.count_some(target, "IS NULL").await?);
+        Ok(Counts { waiting, dead })
+    }
+
+    async fn count_some(&self, target: &str, is: &str) -> Result<u64> {
+        let words = &self.words;
+        // In: ?1 target, ?2 the most. Out: how many, at most so many.
+        let count = words.statement(&format!(
+            "SELECT COUNT(*) FROM (SELECT 1 FROM {} WHERE {} AND target = ?1 AND due_at {is} LIMIT ?2) some_of_them",
+            words.deliveries(),
+            words.ours("")
+        ));
+        let mut counted = self.backend.read().await?.fetch(&count, &[target.into(), MOST.into()]).await?.into_iter();
+        Ok(counted.next().map_or(Ok(0), |mut fields| fields.integer())?.unsigned_abs())
+    }
+}

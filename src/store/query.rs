@@ -1,0 +1,86 @@
+//! What is asked of an orders table, and what comes back.
+
+use std::time::Duration;
+
+use crate::order::{OrderId, Row};
+
+/// Where a page of due orders ended; the next page begins after it.
+///
+/// Opaque outside the store that made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    pub(super) status: usize,
+    pub(super) deadline: String,
+    pub(super) id: OrderId,
+}
+
+/// Deadlines between two moments, as the database's clock shows them. In an hour that a time zone has twice, or not at all,
+/// the bounds may be an hour wide of the mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    pub(super) from: i64,
+    pub(super) until: i64,
+}
+
+impl Window {
+    /// What is overdue, but no longer than so; `None` for whatever is.
+    #[must_use]
+    pub fn overdue(oldest: Option<Duration>) -> Self {
+        Self { from: -window_micros(oldest.unwrap_or(Duration::MAX)), until: 0 }
+    }
+
+    /// What has been overdue for longer than that.
+    #[must_use]
+    pub fn older(oldest: Duration) -> Self {
+        Self { from: -window_micros(Duration::MAX), until: -window_micros(oldest) }
+    }
+
+    /// What falls due within this time, or just has.
+    #[must_use]
+    pub fn ahead(ahead: Duration) -> Self {
+        Self { from: 0, until: window_micros(ahead) }
+    }
+
+    /// What is overdue, and what falls due within this time.
+    #[must_use]
+    pub fn until(ahead: Duration) -> Self {
+        Self { until: window_micros(ahead), ..Self::overdue(None) }
+    }
+}
+
+/// A length of time in microseconds: a century at most, so that no sum with a clock leaves the calendar.
+fn window_micros(time: Duration) -> i64 {
+    const CENTURY: Duration = Duration::from_secs(100 * 366 * 86_400);
+    i64::try_from(time.min(CENTURY).as_micros()).unwrap_or(i64::MAX)
+}
+
+/// What [`Store::due`] is to read.
+#[derive(Debug, Clone)]
+pub struct DueQuery {
+    /// Orders with such deadlines.
+    pub window: Window,
+    /// At most this many orders.
+    pub limit: u32,
+    /// Continue after this place; `None` begins with the oldest deadline.
+    pub after: Option<Cursor>,
+}
+
+/// One page of unpaid orders, oldest deadline first within each unpaid status.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The orders, unlocked: what they were, not what they are.
+    pub rows: Vec<Row>,
+    /// Where the next page begins; `None` when this was the last.
+    pub next: Option<Cursor>,
+    /// How many statements it took, one after the other.
+    pub reads: u32,
+}
+
+/// How many unpaid orders there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// How many.
+    pub orders: u64,
+    /// The first of their deadlines, in microseconds since 1970 UTC.
+    pub since: Option<i64>,
+}

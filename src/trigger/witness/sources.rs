@@ -1,0 +1,103 @@
+//! Where the witness looks: keys in Redis, rows in the database.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::{
+    order::{OrderId, Row},
+    redis::{Commands, Expiries, RedisError},
+    store::{Store, StoreError},
+};
+
+/// For how long after it was last asked for the mark stays: commands leave theirs behind.
+const MARK_LASTS: Duration = Duration::from_hours(24);
+
+/// Why nothing is known of keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unanswered {
+    /// Redis has not answered, or can't at the moment.
+    Away(String),
+    /// We have no right to ask.
+    Denied(String),
+}
+
+/// Who knows when keys expire.
+#[async_trait]
+pub trait Keys: fmt::Debug + Send + Sync {
+    /// When these keys are to expire; the answer comes within `limit` or not at all.
+    async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered>;
+
+    /// What names this life of the keys, if that can be known: another begins when the server is restarted, or flushed.
+    async fn life(&self) -> Option<String>;
+}
+
+/// Redis has them.
+#[derive(Debug)]
+pub(super) struct KeysInRedis {
+    commands: Commands,
+    /// A hash of our own, which goes when all keys are removed.
+    mark: String,
+    marked: AtomicBool,
+    /// How often it has gone.
+    flushes: AtomicU64,
+}
+
+impl KeysInRedis {
+    pub(super) fn new(commands: &Commands) -> Self {
+        let mark = format!("order-closer:mark:{}", Uuid::new_v4());
+        Self { commands: commands.clone(), mark, marked: AtomicBool::new(false), flushes: AtomicU64::new(0) }
+    }
+}
+
+#[async_trait]
+impl Keys for KeysInRedis {
+    async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered> {
+        self.commands.expiries(keys, limit).await.map_err(|error| match error {
+            RedisError::Denied(_) => Unanswered::Denied(error.to_string()),
+            RedisError::Unreachable(_)
+            | RedisError::NotOurs(_)
+            | RedisError::NotNow(_)
+            | RedisError::Rejected(_)
+            | RedisError::Unusable(_) => Unanswered::Away(error.to_string()),
+        })
+    }
+
+    async fn life(&self) -> Option<String> {
+        let run_id = self.commands.info("server").await.ok()?.remove("run_id")?;
+        let was_gone = self.commands.mark(&self.mark, MARK_LASTS).await.ok()?;
+        if was_gone && self.marked.swap(true, Ordering::Relaxed) {
+            self.flushes.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(format!("{run_id}/{}", self.flushes.load(Ordering::Relaxed)))
+    }
+}
+
+/// Who knows the rows of orders.
+#[async_trait]
+pub trait Rows: fmt::Debug + Send + Sync {
+    /// The deadlines of those of these orders that are unpaid. Those that are not due yet, too: one may fall due before its
+    /// transaction begins.
+    ///
+    /// # Errors
+    /// As the database says.
+    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError>;
+}
+
+#[async_trait]
+impl Rows for Arc<dyn Store> {
+    async fn deadlines(&self, ids: &[OrderId]) -> Result<HashMap<OrderId, i64>, StoreError> {
+        let unpaid = |row: &Row| row.status.as_ref().is_some_and(|status| self.unpaid().contains(status));
+        let rows = self.look(ids).await?.into_iter().filter(unpaid);
+        Ok(rows.filter_map(|row| Some((row.id, row.deadline?))).collect())
+    }
+}
