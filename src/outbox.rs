@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 pub use audit::{Event, EventQuery, Pruned};
-pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Wish};
+pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Want};
 pub use counts::Counts;
 pub use courier::Courier;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};

@@ -138,7 +138,7 @@ async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
     if outbox.is_outdated() {
         return Err(Failure::new(Exit::Configuration, outbox.missing()));
     }
-    if !outbox.resume(name).await? && !config.events.targets().any(|target| target == name) {
+    if !outbox.resume_target(name).await? && !config.events.targets().any(|target| target == name) {
         return Err(unknown(name));
     }
     while outbox.make_due(name, PIECE).await? >= u64::from(PIECE) {}

@@ -134,10 +134,14 @@ impl Outbox {
         let words = &self.words;
         let mut link = self.backend.read().await?;
         let oldest_kept = first_id(self.ago(link.as_mut(), keep).await?);
-        // In: ?1 how many. Out: the ids of old events in their order, by the primary key, each with a number where it can go.
+        // In: ?1 how many. Out: the ids of old events in their order, each with a number where it can go. By the primary keys, with
+        // whatever statistics: asked for all that is old at once, PostgreSQL would sort it for each page where it believes that
+        // it is little, and by NOT EXISTS read all deliveries.
         let select = words.passing(&format!(
-            "SELECT CAST(e.id AS CHAR(36)), CASE WHEN {} AND NOT EXISTS (SELECT 1 FROM {} d WHERE d.event_id = e.id) THEN e.closed_at END \
-             FROM {} e WHERE e.id > '{after}' AND e.id < '{oldest_kept}' ORDER BY e.id LIMIT ?1",
+            "SELECT CAST(e.id AS CHAR(36)), \
+             CASE WHEN {} AND (SELECT d.event_id FROM {} d WHERE d.event_id = e.id LIMIT 1) IS NULL THEN e.closed_at END \
+             FROM (SELECT id, orders_table, closed_at FROM {} WHERE id > '{after}' ORDER BY id LIMIT ?1) AS e \
+             WHERE e.id < '{oldest_kept}' ORDER BY e.id",
             words.ours("e."),
             words.deliveries(),
             words.events()

@@ -75,10 +75,10 @@ impl Settled {
 
 /// Deliveries to be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
+pub struct Want {
     /// Which.
     pub pick: Pick,
-    /// How many in all, with those of the wishes before.
+    /// How many in all, with those of the wants before.
     pub total: usize,
 }
 
@@ -114,8 +114,8 @@ pub(super) fn micros(time: Duration) -> i64 {
 }
 
 impl Outbox {
-    /// Ends claims as [`Outbox::settle`] does, then claims deliveries that are due, for as long as `lease`, wish by wish; all
-    /// in one transaction. Nobody else gets them until then. Returns what came of each wish.
+    /// Ends claims as [`Outbox::settle`] does, then claims deliveries that are due, for as long as `lease`, want by want; all
+    /// in one transaction. Nobody else gets them until then. Returns what came of each want.
     ///
     /// # Errors
     /// As the database says, sorted: then nothing is settled, and nothing claimed.
@@ -125,18 +125,18 @@ impl Outbox {
         claimant: &str,
         lease: Duration,
         settled: &Settled,
-        wishes: &[Wish],
+        wants: &[Want],
     ) -> Result<Vec<Vec<Claimed>>> {
         // Most of the time there is nothing to do, and that is seen without a transaction.
-        if settled.is_empty() && !self.any_due(target, wishes).await? {
-            return Ok(wishes.iter().map(|_| Vec::new()).collect());
+        if settled.is_empty() && !self.any_due(target, wants).await? {
+            return Ok(wants.iter().map(|_| Vec::new()).collect());
         }
         let mut work = self.backend.begin().await?;
         let link = work.link();
         let exchanged = async {
             self.settle_in(link, target, settled).await?;
             let (mut claimed, mut total) = (Vec::new(), 0);
-            for Wish { pick, total: wanted } in wishes {
+            for Want { pick, total: wanted } in wants {
                 let limit = i64::try_from(wanted.saturating_sub(total)).unwrap_or(i64::MAX);
                 let found = if limit > 0 { self.claim_in(link, target, claimant, lease, *pick, limit).await? } else { Vec::new() };
                 total += found.len();
@@ -148,11 +148,11 @@ impl Outbox {
         finish(work, exchanged).await
     }
 
-    async fn any_due(&self, target: &str, wishes: &[Wish]) -> Result<bool> {
+    async fn any_due(&self, target: &str, wants: &[Want]) -> Result<bool> {
         let mut link = self.backend.read().await?;
         for tried in [false, true] {
-            let Some(wish) = wishes.iter().find(|wish| wish.total > 0 && (wish.pick == Pick::Again) == tried) else { continue };
-            let due = self.words.statement(&self.due(wish.pick, ""));
+            let Some(want) = wants.iter().find(|want| want.total > 0 && (want.pick == Pick::Again) == tried) else { continue };
+            let due = self.words.statement(&self.due(want.pick, ""));
             if !link.fetch(&due, &[target.into(), 1.into()]).await?.is_empty() {
                 return Ok(true);
             }

@@ -6,25 +6,25 @@
 //!
 //! No event is another's hostage. What has failed has a lane of its own, in which it waits by itself and takes no more than
 //! a quarter of the room while others wait. While a target fails, those never tried are taken from both ends, and when it
-//! takes nothing at all ([`Breaker`]), the latest is asked with: of those that no receiver takes none is in the way of the
+//! takes nothing at all ([`super::breaker`]), the latest is asked with: of those that no receiver takes none is in the way of the
 //! next. An attempt counts only for what was sent, and only what was tried for long enough becomes a dead letter.
+
+mod landing;
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::StreamExt;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::{
-    Answer, Claimed, Courier, Event, Failed, Note, Pick, Rest, Settled, State, Wish,
-    breaker::{Breaker, Recovery},
-};
+use super::{Claimed, Courier, Pick, Settled, State, Want};
 use crate::{
     config::Retry,
     order::rfc3339,
     store::{Outbox, StoreError, instance},
 };
+use landing::{Hand, say_gone};
 
 /// How often, at most and at least, the outbox is looked into when nobody says that something was closed: for what
 /// others closed, and for what is to be tried again.
@@ -35,12 +35,6 @@ const OBSERVING: Duration = Duration::from_secs(1);
 
 /// How much longer than a delivery can take its claim holds: the time to note what came of it.
 const NOTING: Duration = Duration::from_secs(10);
-
-/// How soon an event is tried again whose target was not there.
-const AWAY: Duration = Duration::from_secs(1);
-
-/// How often an event is tried at the least before it is given up, unless it is to be tried less often.
-const FEWEST: u32 = 3;
 
 /// So many events are made due again by one statement: closures come first.
 const PIECE: u32 = 500;
@@ -71,61 +65,6 @@ pub struct Pass {
     pub failed: u64,
     /// Whether it ended before all that was due had been tried, because the target takes nothing.
     pub cut_short: bool,
-}
-
-/// A delivery that has ended.
-type Landed = (Claimed, Answer);
-
-/// What a relay has in hand.
-struct Hand {
-    flying: FuturesUnordered<BoxFuture<'static, Landed>>,
-    /// How many of them are not tried for the first time.
-    again: usize,
-    /// What came of deliveries, and is to be noted in the outbox.
-    settled: Settled,
-    breaker: Breaker,
-    /// Whether it was its own wish that the target is not asked.
-    rested: bool,
-    /// Since when what failed is to be made due again.
-    forward: Option<Instant>,
-    /// Whether there may be more to claim.
-    more: bool,
-    /// When to look again for what has failed before.
-    look_again: Instant,
-    observed: Option<Instant>,
-    /// When a success, or a failure, was noted of the target last.
-    noted: [Option<Instant>; 2],
-    turn: bool,
-    pass: Pass,
-}
-
-impl Hand {
-    /// Whether a success, or a failure, is to be noted now: not each time.
-    fn is_noted(&mut self, success: bool, now: Instant) -> bool {
-        let last = &mut self.noted[usize::from(success)];
-        let is_due = last.is_none_or(|at| now - at >= OBSERVING);
-        if is_due {
-            *last = Some(now);
-        }
-        is_due
-    }
-
-    fn new() -> Self {
-        Self {
-            flying: FuturesUnordered::new(),
-            again: 0,
-            settled: Settled::default(),
-            breaker: Breaker::default(),
-            rested: false,
-            forward: None,
-            more: true,
-            look_again: Instant::now(),
-            observed: None,
-            noted: [None; 2],
-            turn: false,
-            pass: Pass::default(),
-        }
-    }
 }
 
 impl Relay {
@@ -179,13 +118,25 @@ impl Relay {
 
     /// Notes what came of deliveries, and begins new ones as far as there is room.
     async fn work(&self, hand: &mut Hand) -> Result<(), StoreError> {
-        if hand.observed.is_none_or(|at| at.elapsed() >= OBSERVING) {
+        if !hand.stateless && hand.observed.is_none_or(|at| at.elapsed() >= OBSERVING) {
             self.exchange(Vec::new(), hand).await?;
-            self.observe(hand).await?;
+            match self.observe(hand).await {
+                // Events are told all the same.
+                Err(StoreError::Rejected(reason)) => {
+                    let target = self.courier.target().name();
+                    error!(
+                        to = target,
+                        reason, "the states of targets can't be kept; grant SELECT, INSERT, UPDATE and DELETE on order_closer_targets"
+                    );
+                    hand.stateless = true;
+                    hand.observed = Some(Instant::now());
+                }
+                observed => observed?,
+            }
         }
         self.bring_forward(hand).await?;
-        let wishes = if hand.more { self.wishes(hand) } else { Vec::new() };
-        self.exchange(wishes, hand).await
+        let wants = if hand.more { self.wants(hand) } else { Vec::new() };
+        self.exchange(wants, hand).await
     }
 
     /// How many deliveries may begin now.
@@ -194,9 +145,9 @@ impl Relay {
     }
 
     /// What to begin: of what has failed before, and of what was never tried.
-    fn wishes(&self, hand: &mut Hand) -> Vec<Wish> {
+    fn wants(&self, hand: &mut Hand) -> Vec<Want> {
         let room = self.room(hand);
-        let wish = |pick, total| Wish { pick, total };
+        let want = |pick, total| Want { pick, total };
         if room == 0 {
             return Vec::new();
         }
@@ -204,32 +155,35 @@ impl Relay {
             // Where there is room for one only, each of them in turn.
             hand.turn = !hand.turn;
             let first = if room > 1 || hand.turn { Pick::Newest } else { Pick::Again };
-            return vec![wish(first, 1), wish(Pick::Oldest, 2.min(room)), wish(Pick::Again, room)];
+            return vec![want(first, 1), want(Pick::Oldest, 2.min(room)), want(Pick::Again, room)];
         }
         hand.turn = hand.breaker.is_failing() && !hand.turn;
-        let new = wish(if hand.turn { Pick::Newest } else { Pick::Oldest }, room);
+        let new = want(if hand.turn { Pick::Newest } else { Pick::Oldest }, room);
         if hand.look_again > Instant::now() {
             return vec![new];
         }
         let share = (self.courier.target().concurrency() / 4).max(1);
-        let again = wish(Pick::Again, share.saturating_sub(hand.again).min(room));
+        let again = want(Pick::Again, share.saturating_sub(hand.again).min(room));
         // What nobody else needs it may have, but for the room that the next new one needs.
-        vec![again, new, wish(Pick::Again, room.saturating_sub(share))]
+        vec![again, new, want(Pick::Again, room.saturating_sub(share))]
     }
 
     /// Notes what came of deliveries, claims others, and begins them.
-    async fn exchange(&self, wishes: Vec<Wish>, hand: &mut Hand) -> Result<(), StoreError> {
-        if wishes.is_empty() && hand.settled.is_empty() {
+    async fn exchange(&self, wants: Vec<Want>, hand: &mut Hand) -> Result<(), StoreError> {
+        if hand.stateless {
+            hand.settled.notes.clear();
+        }
+        if wants.is_empty() && hand.settled.is_empty() {
             return Ok(());
         }
         let target = self.courier.target();
-        let claimed = self.outbox.exchange(target.name(), &instance(), target.timeout() + NOTING, &hand.settled, &wishes).await?;
+        let claimed = self.outbox.exchange(target.name(), &instance(), target.timeout() + NOTING, &hand.settled, &wants).await?;
         let Settled { delivered, failed, .. } = std::mem::take(&mut hand.settled);
         if !delivered.is_empty() || !failed.is_empty() {
             debug!(to = target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");
         }
         let mut total = 0;
-        for (Wish { pick, total: wanted }, claimed) in wishes.iter().zip(claimed) {
+        for (Want { pick, total: wanted }, claimed) in wants.iter().zip(claimed) {
             let is_all = total + claimed.len() < *wanted;
             total += claimed.len();
             if *pick != Pick::Again {
@@ -251,106 +205,6 @@ impl Relay {
         hand.flying.push(Box::pin(async move { (claimed, delivery.await) }));
     }
 
-    fn land_all(&self, landed: Landed, hand: &mut Hand) {
-        self.land(landed, hand);
-        while let Some(Some(landed)) = hand.flying.next().now_or_never() {
-            self.land(landed, hand);
-        }
-    }
-
-    fn land(&self, (claimed, answer): Landed, hand: &mut Hand) {
-        let now = Instant::now();
-        let target = self.courier.target().name();
-        if claimed.attempt > 1 {
-            hand.again -= 1;
-            hand.more = true;
-        }
-        if answer == Answer::Delivered {
-            hand.pass.delivered += 1;
-            hand.settled.delivered.push(claimed.event.id);
-            return self.took(now, hand);
-        }
-        hand.pass.failed += 1;
-        match answer {
-            Answer::Delivered => {}
-            Answer::Failed { reason, rest } => {
-                if let Some(Rest { target: rest, .. }) = rest {
-                    hand.rested = true;
-                    if hand.breaker.rest(now, rest) {
-                        let until = rfc3339(unix_micros() + i64::try_from(rest.as_micros()).unwrap_or(0));
-                        warn!(
-                            to = target,
-                            reason, until, "the target wants to be left alone for a while; then it is asked with a few events"
-                        );
-                    }
-                    hand.settled.notes.push(Note::Resting(reason.clone(), rest));
-                } else {
-                    self.refused(now, &reason, hand);
-                }
-                let failed = self.failed(&claimed, reason, rest);
-                hand.settled.failed.push(failed);
-            }
-            Answer::Away { reason } => {
-                debug!(to = target, event = %claimed.event.id, reason, "delivery failed; will retry: the target is not there");
-                self.refused(now, &reason, hand);
-                hand.settled.failed.push(claimed.not_tried(reason, AWAY));
-            }
-            Answer::Gone { reason } => {
-                if hand.breaker.gone() {
-                    say_gone(target, &reason);
-                }
-                hand.settled.notes.push(Note::Gone(reason.clone()));
-                hand.settled.failed.push(claimed.not_tried(reason, Duration::ZERO));
-            }
-        }
-    }
-
-    fn took(&self, now: Instant, hand: &mut Hand) {
-        match hand.breaker.succeeded(now) {
-            Recovery::From(trouble) => {
-                info!(to = self.courier.target().name(), "the target takes events again");
-                hand.settled.notes.push(Note::Took { recovered: true });
-                // What was put off because nothing was taken goes now; what the target itself put off does not.
-                hand.forward = Some(now - trouble).filter(|_| !std::mem::take(&mut hand.rested));
-                hand.look_again = now;
-                hand.more = true;
-            }
-            Recovery::None if hand.is_noted(true, now) => hand.settled.notes.push(Note::Took { recovered: false }),
-            Recovery::None => {}
-        }
-    }
-
-    fn refused(&self, now: Instant, reason: &str, hand: &mut Hand) {
-        if hand.breaker.failed(now) {
-            warn!(to = self.courier.target().name(), reason, "the target fails; asking it less often");
-            hand.settled.notes.push(Note::Troubled(reason.into()));
-        } else if hand.is_noted(false, now) {
-            hand.settled.notes.push(Note::Refused(reason.into()));
-        }
-    }
-
-    /// Puts a delivery off, or gives it up when it has been tried for long enough.
-    fn failed(&self, claimed: &Claimed, reason: String, rest: Option<Rest>) -> Failed {
-        let Event { id: event, order_id: order, .. } = &claimed.event;
-        let (target, attempt) = (self.courier.target().name(), claimed.attempt);
-        let over = if self.outbox.knows_targets() {
-            claimed.failing_for.unwrap_or_default() >= self.retry.length()
-        } else {
-            attempt >= self.retry.attempts
-        };
-        if over && attempt >= self.retry.attempts.min(FEWEST) {
-            error!(
-                to = target, %event, %order, attempts = attempt, reason,
-                "event can't be delivered and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
-            );
-            return claimed.failed(reason, None);
-        }
-        let pause = self.retry.pause_after(attempt).unwrap_or_else(|| self.retry.max.get());
-        let pause = pause.max(rest.map_or(Duration::ZERO, |rest| rest.event));
-        debug!(to = target, %event, %order, attempt, retry_in_s = pause.as_secs_f64(), reason, "delivery failed; will retry");
-        claimed.failed(reason, Some(pause))
-    }
-
     /// Reads what others know of the target: that it is gone, that it rests, that somebody has resumed it.
     async fn observe(&self, hand: &mut Hand) -> Result<(), StoreError> {
         let now = Instant::now();
@@ -361,6 +215,7 @@ impl Relay {
         let state = self.outbox.target_states(Some(target)).await?.pop();
         let first = hand.observed.replace(now).is_none();
         let Some(state) = state else { return Ok(()) };
+        hand.stale = state.state == State::Troubled && !hand.breaker.is_open();
         if state.state == State::Gone {
             if hand.breaker.gone() {
                 say_gone(target, &state.last_error.unwrap_or_default());
@@ -419,19 +274,6 @@ impl Relay {
             warn!(to = self.courier.target().name(), %error, "deliveries could not be noted; they will be repeated");
         }
     }
-}
-
-fn say_gone(target: &str, reason: &str) {
-    error!(
-        to = target,
-        reason, "the target wants no more events; they wait until somebody runs `order-closer targets resume` with its name"
-    );
-}
-
-/// The host's clock, for people: in microseconds since 1970 UTC.
-fn unix_micros() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Waits for something to be closed, or for the next look.

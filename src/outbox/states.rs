@@ -112,7 +112,7 @@ impl Outbox {
         self.backend.read().await?.fetch(&select, &values).await?.into_iter().map(state).collect()
     }
 
-    /// Notes how telling a target goes. Nothing but [`Outbox::resume`] brings one back that is gone, and no success ends a
+    /// Notes how telling a target goes. Nothing but [`Outbox::resume_target`] brings one back that is gone, and no success ends a
     /// rest before its time.
     pub(super) async fn note_in(&self, link: &mut dyn Link, target: &str, note: &Note) -> Result<()> {
         if !self.knows_targets() {
@@ -166,7 +166,7 @@ impl Outbox {
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn resume(&self, target: &str) -> Result<bool> {
+    pub async fn resume_target(&self, target: &str) -> Result<bool> {
         let words = &self.words;
         let update = words.statement(&format!(
             "UPDATE {} SET state = 'ok', resting_until = NULL, failing_since = NULL, changed_at = {} WHERE {} AND target = ?1",

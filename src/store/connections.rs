@@ -106,11 +106,11 @@ impl<D: Dialect> Connections<D> {
     /// Further connections, which nobody else uses.
     pub(super) fn apart(self: &Arc<Self>, size: usize) -> Apart<D> {
         let options = (*self.reading.connect_options()).clone();
-        let pool = pool_options::<D>(size, self.set_up.clone(), self.acquire, || {});
-        let pool = match &self.writer {
-            Some((_, kept)) => pool.max_lifetime(*kept).test_before_acquire(false),
-            None => pool,
-        };
+        let reading = self.reading.options();
+        let pool = pool_options::<D>(size, self.set_up.clone(), self.acquire, || {})
+            .idle_timeout(reading.get_idle_timeout())
+            .max_lifetime(reading.get_max_lifetime())
+            .test_before_acquire(reading.get_test_before_acquire());
         Apart { store: Arc::clone(self), pool: pool.connect_lazy_with(options) }
     }
 

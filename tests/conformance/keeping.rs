@@ -113,3 +113,28 @@ pub async fn old_events_are_pruned_as_fast_as_they_come(database: Database) {
     pruned.expect("30,000 events are pruned in time").expect("events can be pruned");
     assert_eq!(database.number("SELECT count(*) FROM order_closer_events").await, 3, "what is not delivered stays");
 }
+
+/// Old events that wait for a target, in their hundreds of thousands, are looked at once, and not each minute.
+pub async fn nothing_to_prune(database: Database) {
+    plain_orders(&database).await;
+    let store = migrated(&with_events(&database)).await;
+    let id = "('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid";
+    let numbers = numbers(&database, 300_000);
+    database
+        .execute(&format!(
+            "INSERT INTO order_closer_events (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data)
+             SELECT {id}, 'x', 1, 1, 0, 'sweep', 'me', '{{}}' FROM {numbers};
+             INSERT INTO order_closer_deliveries (event_id, target, attempts, due_at) SELECT {id}, 'one', 0, NULL FROM {numbers}"
+        ))
+        .await;
+    let mut pruner = pruner(&store);
+    let mut run = async || {
+        let began = std::time::Instant::now();
+        pruner.run_once().await.expect("events can be pruned");
+        began.elapsed()
+    };
+    let first = run().await;
+    let second = run().await;
+    assert!(second * 10 < first, "{first:?}, then {second:?}");
+    assert_eq!(database.number("SELECT count(*) FROM order_closer_events").await, 300_000);
+}

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     Database, Kind, by_kind, ids, load, open,
-    outbox::{LONG, claim, claimed_orders, close, dead_letters, events, orders, with_events},
+    outbox::{LONG, claim, claimed_orders, close, dead_letters, events, orders, settle, with_events},
     overdue, overdue_orders, plain_orders,
 };
 
@@ -164,6 +164,11 @@ pub async fn tables_of_the_version_before(database: Database) {
     assert_eq!(outbox.fact("a name").await, Ok(None));
     close(&store, &["1"], Trigger::Sweep).await;
     assert_eq!(orders(&events(&*store).await), ["1"]);
+    let claimed = claim(&*store, "one", LONG, 10).await;
+    assert_eq!(claimed_orders(&claimed), ["1"]);
+    settle(outbox, "one", &[], &[claimed[0].failed("no", None)]).await;
+    settle(outbox, "two", &[claimed[0].event.id], &[]).await;
+    assert_eq!((dead_letters(&*store).await.len(), outbox.target_states(None).await), (1, Ok(vec![])));
     let migrated = outbox.migrate().await.expect("they can be upgraded");
     assert_eq!((migrated.from, migrated.to), (2, TABLES_VERSION));
     let outbox = open(&settings).await;

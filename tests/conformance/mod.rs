@@ -151,6 +151,7 @@ macro_rules! exam {
 /// PostgreSQL.
 mod postgres {
     exam! { Postgres:
+        keeping::nothing_to_prune,
         payloads::a_column_that_the_server_cant_render,
         rehearsal::a_rehearsal_passes_over_a_held_order,
         rehearsal::a_rehearsal_runs_what_is_deferred,

@@ -6,7 +6,7 @@ use order_closer::{
     close::{Looked, Outcome},
     config::EventSource,
     order::{OrderId, Trigger},
-    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Failed, Note, Pick, Place, Settled, Wish, cloud_event},
+    outbox::{Address, Claimed, DeadLetter, DeadOrder, Event, EventQuery, Failed, Note, Pick, Place, Settled, Want, cloud_event},
     store::{Outbox, Store, tables_for},
 };
 use serde_json::json;
@@ -47,8 +47,8 @@ pub(super) async fn events(store: &dyn Store) -> Vec<Event> {
 
 pub(super) async fn claim(store: &dyn Store, target: &str, lease: Duration, limit: usize) -> Vec<Claimed> {
     // What is claimed for a moment only may be due again before the end.
-    let wishes = [Pick::Again, Pick::Oldest].map(|pick| Wish { pick, total: limit });
-    let claimed = store.outbox().exchange(target, "me", lease, &Settled::default(), &wishes).await;
+    let wants = [Pick::Again, Pick::Oldest].map(|pick| Want { pick, total: limit });
+    let claimed = store.outbox().exchange(target, "me", lease, &Settled::default(), &wants).await;
     claimed.expect("deliveries can be claimed").concat()
 }
 

@@ -169,6 +169,7 @@ async fn an_endpoint_that_hints_without_end() {
     let (redis, hinting, other) = (Redis::start(), Hinting::start(), Receiver::start().await);
     let both = other.webhook("other", "") + &hinting.one_more_webhook("hinting", "timeout = '2s'");
     let (shop, settings) = shop_with(Kind::Postgres, &redis, &both).await;
+    hinting.begin();
     let daemon = listening(&settings.set("log.level", "debug")).await;
     shop.orders_due_in(1..=20, -1_000).await;
     wait::until("it is asked by all that it may be asked by", async || hinting.asked() >= 8).await;
@@ -228,6 +229,26 @@ async fn a_target_that_is_not_configured_any_more() {
     let dropped = order_closer(&settings, &["targets", "drop", "old"]).await.expect_code(0);
     assert_eq!(dropped.stdout, "old: 3 given up\n");
     until_delivered(&shop).await;
+    daemon.stop().await;
+    assert_told(&shop, &receiver).await;
+}
+
+/// What a daemon has written of a trouble is corrected by the next one.
+#[tokio::test]
+async fn a_trouble_that_ended_between_two_daemons() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = shop_with(Kind::Postgres, &redis, &receiver.webhook("till", "")).await;
+    let state = async || order_closer(&settings, &["targets", "--json"]).await.expect_code(0).json()["state"].clone();
+    receiver.usually(Behaviour::Status(500));
+    shop.orders_due_in(1..=20, -1_000).await;
+    let daemon = listening(&settings).await;
+    daemon.until_logged("the target fails; asking it less often").await;
+    wait::until("that is noted", async || state().await == "troubled").await;
+    daemon.stop().await;
+    receiver.usually(Behaviour::Status(200));
+    let daemon = listening(&settings).await;
+    until_delivered(&shop).await;
+    wait::until("it is well", async || state().await == "ok").await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime},
 };
@@ -333,10 +333,11 @@ impl axum::serve::Listener for TlsListener {
     }
 }
 
-/// An endpoint that answers each request with `103 Early Hints` without end, as fast as it is read.
+/// An endpoint that takes events, until it answers each with `103 Early Hints` without end, as fast as it is read.
 #[derive(Debug)]
 pub struct Hinting {
     url: String,
+    endless: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
 }
 
@@ -345,15 +346,20 @@ impl Hinting {
     pub fn start() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
-        let asked = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&asked);
+        let hinting = Self { url, endless: Arc::default(), asked: Arc::default() };
+        let (endless, asked) = (Arc::clone(&hinting.endless), Arc::clone(&hinting.asked));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                counted.fetch_add(1, Ordering::Relaxed);
-                std::thread::spawn(move || hint(stream));
+                let (endless, asked) = (Arc::clone(&endless), Arc::clone(&asked));
+                std::thread::spawn(move || hint(stream, &endless, &asked));
             }
         });
-        Self { url, asked }
+        hinting
+    }
+
+    /// From now on there is no end.
+    pub fn begin(&self) {
+        self.endless.store(true, Ordering::Relaxed);
     }
 
     /// Its settings, to be appended to those of another webhook.
@@ -361,17 +367,22 @@ impl Hinting {
         entry(name, &self.url, more)
     }
 
-    /// The connections that were made to it.
+    /// The requests that were made to it.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 }
 
-fn hint(mut stream: std::net::TcpStream) {
-    // The whole request is in the first packet, or near enough.
+fn hint(mut stream: std::net::TcpStream, endless: &AtomicBool, asked: &AtomicU64) {
+    // A whole request is in one packet, or near enough.
     let mut request = [0; 16_384];
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n".repeat(500);
-    if stream.read(&mut request).is_ok() {
-        while stream.write_all(hints.as_bytes()).is_ok() {}
+    while stream.read(&mut request).is_ok_and(|length| length > 0) {
+        asked.fetch_add(1, Ordering::Relaxed);
+        if endless.load(Ordering::Relaxed) {
+            while stream.write_all(hints.as_bytes()).is_ok() {}
+            return;
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok();
     }
 }

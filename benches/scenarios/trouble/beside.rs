@@ -10,6 +10,7 @@ use crate::{
     support::{
         Daemon, Redis,
         proxy::Proxy,
+        receiver::Hinting,
         redis::{Flood, Keep},
     },
 };
@@ -34,10 +35,12 @@ pub(super) enum Nuisance {
     PeerWithoutDatabase,
     /// Nobody reads the log, at its most talkative.
     UnreadLog,
+    /// A webhook's endpoint answers each event with `103 Early Hints` without end.
+    EndlessHints,
 }
 
 impl Nuisance {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Flood,
         Self::SlowRedis,
         Self::StoppedRedis,
@@ -46,6 +49,7 @@ impl Nuisance {
         Self::FrozenPeer,
         Self::PeerWithoutDatabase,
         Self::UnreadLog,
+        Self::EndlessHints,
     ];
 
     /// In two lines of a plot.
@@ -59,6 +63,7 @@ impl Nuisance {
             Self::FrozenPeer => ["peer", "frozen"],
             Self::PeerWithoutDatabase => ["peer without", "database"],
             Self::UnreadLog => ["log", "unread"],
+            Self::EndlessHints => ["webhook", "never ends"],
         }
     }
 }
@@ -74,6 +79,7 @@ impl std::fmt::Display for Nuisance {
             Self::FrozenPeer => "another instance frozen",
             Self::PeerWithoutDatabase => "another instance without its database",
             Self::UnreadLog => "nobody reads the log",
+            Self::EndlessHints => "an endpoint that sends 103 without end",
         })
     }
 }
@@ -86,6 +92,7 @@ pub(super) struct Beside {
     to_database: Proxy,
     peer: Option<Daemon>,
     flood: Option<Flood>,
+    hinting: Option<Hinting>,
 }
 
 impl Beside {
@@ -95,6 +102,14 @@ impl Beside {
         let settings = shop.settings(redis);
         let level = if nuisance == Nuisance::UnreadLog { "debug" } else { "info" };
         let own = settings.clone().set("redis.url", to_redis.url(&redis.url())).set("log.level", level);
+        let hinting = (nuisance == Nuisance::EndlessHints).then(Hinting::start);
+        let own = match &hinting {
+            Some(hinting) => {
+                shop.make_outbox(redis).await;
+                own.set("events.enabled", true).add(&hinting.one_more_webhook("hinting", ""))
+            }
+            None => own,
+        };
         let daemon = servers::daemon(&own).await;
         let peer = match nuisance {
             Nuisance::FrozenPeer => Some(servers::daemon(&settings).await),
@@ -106,7 +121,7 @@ impl Beside {
         if peer.is_some() {
             daemon.until_logged("other instances close orders of this table").await;
         }
-        (Self { nuisance, to_redis, to_database, peer, flood: None }, daemon)
+        (Self { nuisance, to_redis, to_database, peer, flood: None, hinting }, daemon)
     }
 
     /// Causes the trouble.
@@ -120,6 +135,7 @@ impl Beside {
             Nuisance::FrozenPeer => self.peer.iter().for_each(Daemon::freeze),
             Nuisance::PeerWithoutDatabase => self.to_database.black_hole(),
             Nuisance::UnreadLog => daemon.leave_unread(true),
+            Nuisance::EndlessHints => self.hinting.iter().for_each(Hinting::begin),
         }
     }
 

@@ -1,11 +1,13 @@
 //! What `check` examines of events: our own tables, and the targets as far as that goes without telling them anything.
 
+use std::time::Duration;
+
 use crate::{
     cli::check::Finding,
     config::{Config, EventSource, Stream, Webhook},
     order::rfc3339,
-    outbox::{Backlog, Endpoint, Pause, State, TargetState},
-    store::{Store, StoreError},
+    outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState},
+    store::{Outbox, Store, StoreError},
 };
 
 const TABLES: &str = "own tables";
@@ -16,8 +18,20 @@ pub(super) async fn examine(config: &Config, store: &dyn Store) -> Vec<Finding> 
     if !untold.is_empty() {
         let found = format!("enabled is false, so these targets are told nothing: {}", untold.join(", "));
         findings.push(Finding::warn("events", found, "set enabled = true under [events]"));
+    } else if !config.events.enabled && is_recorded_elsewhere(store.outbox()).await {
+        findings.push(Finding::warn(
+            "events",
+            "somebody has recorded closures of this table within the last day, and by this configuration none are: nobody is told of those",
+            "set enabled = true under [events], with the targets that the daemon has",
+        ));
     }
     findings
+}
+
+/// Whether events of our orders were written lately.
+async fn is_recorded_elsewhere(outbox: &Outbox) -> bool {
+    let lately = EventQuery { since: Some(Duration::from_hours(24)), limit: 1, ..EventQuery::default() };
+    outbox.is_ready() && outbox.events(&lately).await.is_ok_and(|events| !events.is_empty())
 }
 
 async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {

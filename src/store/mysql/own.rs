@@ -30,6 +30,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         parameters: Parameters::Bare,
         new_events: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', order_id VARCHAR(700) PATH '$.order_id', \
                      deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data', traceparent VARCHAR(255) PATH '$.traceparent')) AS e",
+        new_ids: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS e",
         new_data: "e.data",
         data_text: "e.data",
         event_id: str::to_owned,

@@ -54,7 +54,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// `traces` where our tables have a place for traces.
     pub(super) fn new(words: &Words, settings: &Events, traces: bool) -> Self {
-        let Words { now, new_events, new_data, .. } = words;
+        let Words { now, new_events, new_ids, new_data, .. } = words;
         let table = &words.orders_table;
         let (traceparent, of_event) = if traces { (", traceparent", ", e.traceparent") } else { ("", "") };
         // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
@@ -63,12 +63,12 @@ impl Recorder {
              SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event} FROM {new_events}",
             words.events()
         ));
-        // In: ?1 events. Out: one row for each and each target. Locks the new rows.
+        // In: ?1 their ids. Out: one row for each and each target. Locks the new rows.
         let targets: Vec<String> = settings.targets().map(|target| format!("SELECT '{target}' AS target")).collect();
         let deliveries = (!targets.is_empty()).then(|| {
             words.statement(&format!(
                 "INSERT INTO {} (event_id, orders_table, target, attempts, due_at) \
-                 SELECT e.id, {table}, t.target, 0, {now} FROM {new_events} CROSS JOIN ({}) AS t",
+                 SELECT e.id, {table}, t.target, 0, {now} FROM {new_ids} CROSS JOIN ({}) AS t",
                 words.deliveries(),
                 targets.join(" UNION ALL ")
             ))
@@ -78,20 +78,23 @@ impl Recorder {
 
     /// Writes these events.
     pub(crate) async fn record(&self, link: &mut dyn Link, events: &[NewEvent]) -> Result<()> {
-        for list in lists(events.iter().map(object)) {
-            link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
+        // In their order, so that they are written side by side.
+        let mut ids: Vec<Uuid> = events.iter().map(NewEvent::new_id).collect();
+        ids.sort_unstable();
+        for (list, ids) in lists(ids.iter().zip(events).map(|(id, event)| (format!("\"{id}\""), object(id, event)))) {
+            link.change(&self.events, &[list.into(), self.instance.as_str().into()]).await?;
             if let Some(deliveries) = &self.deliveries {
-                link.change(deliveries, &[list.into()]).await?;
+                link.change(deliveries, &[ids.into()]).await?;
             }
         }
         Ok(())
     }
 }
 
-fn object(event: &NewEvent) -> String {
+fn object(id: &Uuid, event: &NewEvent) -> String {
     let NewEvent { order, deadline, trigger, carried: Carried { data, traceparent }, .. } = event;
     serde_json::json!({
-        "id": event.new_id().to_string(),
+        "id": id.to_string(),
         "order_id": order.as_str(),
         "deadline": deadline,
         "triggered_by": trigger.name(),
@@ -101,18 +104,27 @@ fn object(event: &NewEvent) -> String {
     .to_string()
 }
 
-/// JSON arrays of these objects, each of at most [`PIECE`] bytes or of one object; for no objects one empty array, so
-/// that a rehearsal tries the statements.
-fn lists(objects: impl Iterator<Item = String>) -> Vec<String> {
-    let mut lists = vec![String::from("[")];
-    for object in objects {
+/// JSON arrays of these objects, each of at most [`PIECE`] bytes or of one object, with those of their ids; for no objects one
+/// empty array, so that a rehearsal tries the statements.
+fn lists(objects: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
+    let mut lists = vec![(String::from("["), String::from("["))];
+    for (id, object) in objects {
         match lists.last_mut() {
-            Some(list) if list.len() == 1 => list.push_str(&object),
-            Some(list) if list.len() + object.len() < PIECE => list.extend([",", &object]),
-            _ => lists.push(format!("[{object}")),
+            Some((list, ids)) if list.len() == 1 => {
+                list.push_str(&object);
+                ids.push_str(&id);
+            }
+            Some((list, ids)) if list.len() + object.len() < PIECE => {
+                list.extend([",", &object]);
+                ids.extend([",", &id]);
+            }
+            _ => lists.push((format!("[{object}"), format!("[{id}"))),
         }
     }
-    lists.iter_mut().for_each(|list| list.push(']'));
+    for (list, ids) in &mut lists {
+        list.push(']');
+        ids.push(']');
+    }
     lists
 }
 
@@ -124,15 +136,18 @@ mod tests {
     fn no_list_is_longer_than_a_piece_unless_a_single_event_is() {
         let objects: Vec<String> =
             [10, 90, 400, 90, 200, 70, 10].into_iter().map(|kib| format!("\"{}\"", "x".repeat(kib * 1_024))).collect();
-        let lists = lists(objects.iter().cloned());
-        let lengths: Vec<usize> = lists.iter().map(|list| list.len() / 1_024).collect();
+        let lists = lists(objects.iter().enumerate().map(|(number, object)| (number.to_string(), object.clone())));
+        let lengths: Vec<usize> = lists.iter().map(|(list, _)| list.len() / 1_024).collect();
         assert_eq!(lengths, [100, 400, 90, 200, 80]);
-        let together: Vec<String> = lists.iter().flat_map(|list| serde_json::from_str::<Vec<String>>(list).unwrap_or_default()).collect();
+        let together: Vec<String> =
+            lists.iter().flat_map(|(list, _)| serde_json::from_str::<Vec<String>>(list).unwrap_or_default()).collect();
         assert_eq!(together.len(), objects.len());
+        let ids: Vec<&str> = lists.iter().map(|(_, ids)| ids.as_str()).collect();
+        assert_eq!(ids, ["[0,1]", "[2]", "[3]", "[4]", "[5,6]"]);
     }
 
     #[test]
     fn no_events_are_one_empty_list() {
-        assert_eq!(lists(std::iter::empty()), ["[]"]);
+        assert_eq!(lists(std::iter::empty()), [("[]".into(), "[]".into())]);
     }
 }

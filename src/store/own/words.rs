@@ -25,6 +25,8 @@ pub(crate) struct Words {
     pub(crate) parameters: Parameters,
     /// A table `e(id, order_id, deadline, triggered_by, data, traceparent)` from the parameter ?1, a JSON array of objects.
     pub(crate) new_events: &'static str,
+    /// A table `e(id)` from the parameter ?1, a JSON array of ids of events.
+    pub(crate) new_ids: &'static str,
     /// `e.data`, a JSON text, as the column of events holds it.
     pub(crate) new_data: &'static str,
     /// That column as text.

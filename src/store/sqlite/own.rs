@@ -18,6 +18,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         parameters: Parameters::Numbered,
         new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
                      value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent FROM json_each(?1)) AS e",
+        new_ids: "(SELECT value AS id FROM json_each(?1)) AS e",
         new_data: "e.data",
         data_text: "e.data",
         event_id: str::to_owned,

@@ -69,6 +69,21 @@ async fn tables_that_may_not_be_read() {
     shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
 }
 
+/// A cron job by a configuration of its own closes what the daemon would have told of.
+#[tokio::test]
+async fn events_that_only_somebody_else_writes() {
+    let redis = good_redis();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let plain = shop.settings_with(&redis);
+    order_closer(&plain, &["migrate"]).await.expect_code(0);
+    assert_eq!(Report::of(&plain, 0).await.wrong(), [] as [&str; 0]);
+    shop.order(1, -1_000).await;
+    order_closer(&plain.clone().set("events.enabled", true), &["close", "1"]).await.expect_code(0);
+    let report = Report::of(&plain, 0).await;
+    report.assert("events", "warn", "somebody has recorded closures of this table within the last day");
+    assert!(report.fix("events").contains("enabled = true"));
+}
+
 #[tokio::test]
 async fn a_webhook_that_can_not_work() {
     let redis = good_redis();
