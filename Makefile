@@ -35,7 +35,7 @@ more:
 	$(call require,pgbouncer=pgbouncer prometheus=prometheus,tests start a pooler before PostgreSQL and a Prometheus beside the daemon)
 
 denied:
-	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check"; $(CARGO) deny check; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
 	else echo "cargo deny is not installed; left out ('cargo install cargo-deny --locked' installs it)"; fi
 
 # SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
