@@ -18,7 +18,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
-	promises::redis_trouble promises::slow_database promtool_
+	promises::redis_trouble promises::slow_database promises::isolated promises::flood promtool_
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)

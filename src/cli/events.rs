@@ -8,7 +8,7 @@ use crate::{
     cli::{CommandResult, Exit, Failure, order_id, output, print},
     config::{Config, Span},
     order::Printable,
-    outbox::{Closure, Event, EventQuery},
+    outbox::{Closure, Event, EventQuery, is_about_pauses},
     store::{self, Outbox, Store},
 };
 
@@ -61,6 +61,9 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
 pub(super) fn line(event: &Event) -> String {
     let Closure { order_id, closed_at, lateness_ms, trigger, instance, order, .. } = Closure::from(event);
     let (order_id, instance, order) = (Printable(order_id), Printable(instance), Printable(order.get()));
+    if is_about_pauses(trigger) {
+        return format!("{closed_at}  {trigger}  {order}");
+    }
     format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
 }
 

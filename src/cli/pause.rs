@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     cli::{CommandResult, Exit, Failure, events::json, print},
     config::{Config, RULE, Span},
-    order::rfc3339,
+    order::{Printable, rfc3339},
     outbox::{Pause, Wanted, time_for},
     store::{self, Outbox, Store},
 };
@@ -125,7 +125,7 @@ fn line(state: &State, pause: Option<&Pause>) -> String {
                 || "until `order-closer resume`".to_owned(),
                 |left| format!("for another {}", humantime::format_duration(Duration::from_secs(left.as_secs()))),
             );
-            format!("paused since {} {left}, by {}: {}", rfc3339(*since), who.escape_debug(), reason.escape_debug())
+            format!("paused since {} {left}, by {}: {}", rfc3339(*since), Printable(who), Printable(reason))
         }
     };
     format!("{}: {how}; {} orders overdue", state.rule, state.overdue)

@@ -20,7 +20,7 @@ use crate::{
     cli::{CommandResult, Exit, Failure, complain, print, witness},
     close::{Bounds, Clearances, Closer, Follow, Gate, Inbox, Lateness, Offer, Outage, UNDONE, Why, Worker},
     config::{Config, Oldest, Retry, Span},
-    order::{OrderId, Trigger},
+    order::{OrderId, Printable, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
     trigger::{Pages, PauseWatch, Witness, accept_clock, compare_clocks, left_alone, since},
 };
@@ -136,7 +136,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     }
     name_failed(&pass);
     if pass.paused {
-        let why = paused.map(|pause| format!(" by {}: {}", pause.who, pause.reason)).unwrap_or_default();
+        let why = paused.map(|pause| format!(" by {}: {}", Printable(&pause.who), Printable(&pause.reason))).unwrap_or_default();
         complain(&format!("closing is paused{why}; nothing more was closed (`order-closer resume` ends that)"));
     }
     if report.disputed > 0 {

@@ -37,6 +37,17 @@ pub struct Wanted<'w> {
     pub who: &'w str,
 }
 
+/// What the audit log calls a pause, closing at a rate, and the end of both.
+const PAUSE: &str = "pause";
+const SLOW: &str = "slow";
+const RESUME: &str = "resume";
+
+/// Whether an entry of the audit log is none of a closure, but of a pause, by what triggered it.
+#[must_use]
+pub fn is_about_pauses(trigger: &str) -> bool {
+    matches!(trigger, PAUSE | SLOW | RESUME)
+}
+
 /// How long closing takes at a rate, when so many orders are overdue; what falls due meanwhile takes its share.
 #[must_use]
 pub fn time_for(overdue: u64, rate: u32) -> Duration {
@@ -93,7 +104,7 @@ impl Outbox {
         let values =
             [wanted.rule.into(), Value::Integer(micros), wanted.reason.into(), wanted.who.into(), Value::Integer(rate.map(i64::from))];
         link.change(&insert, &values).await?;
-        let what = if rate.is_some() { "slow" } else { "pause" };
+        let what = if rate.is_some() { SLOW } else { PAUSE };
         self.log_in(link, wanted, what, &json!({ "seconds": length.map(|length| length.as_secs()), "rate": rate })).await
     }
 
@@ -107,7 +118,7 @@ impl Outbox {
         let ended = async {
             let ended = self.end_in(link, wanted.rule).await?;
             if ended > 0 {
-                self.log_in(link, wanted, "resume", &json!({})).await?;
+                self.log_in(link, wanted, RESUME, &json!({})).await?;
             }
             Ok(ended)
         };

@@ -49,6 +49,9 @@ async fn nobody_closes_while_it_lasts(kind: Kind) {
     let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let named = |trigger: &str| events.iter().filter(|event| event["trigger"] == trigger).count();
     assert_eq!((named("pause"), named("resume")), (1, 1), "{log}");
+    let lines = order_closer(&settings, &["events"]).await.expect_code(0).stdout;
+    let pause = lines.lines().find(|line| line.contains("  pause  ")).unwrap_or_else(|| panic!("{lines}"));
+    assert!(pause.contains("the provider is down") && !pause.contains("closed"), "{pause}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     cli::check::Finding,
     config::{Config, EventSource, Stream, Webhook},
-    order::rfc3339,
+    order::{Printable, rfc3339},
     outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState},
     store::{Outbox, Store, StoreError},
 };
@@ -50,7 +50,7 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     }];
     // Who may not read that may not read the rest either, which is said below.
     for Pause { reason, who, .. } in outbox.pauses().await.unwrap_or_default().iter().filter(|pause| pause.rate.is_none()) {
-        let found = format!("closing is paused by {}: {}", who.escape_debug(), reason.escape_debug());
+        let found = format!("closing is paused by {}: {}", Printable(who), Printable(reason));
         findings.push(Finding::warn("pause", found, "order-closer resume"));
     }
     let known = async { Ok::<_, StoreError>((outbox.backlog().await?, outbox.target_states(None).await?)) };
