@@ -8,7 +8,7 @@ use crate::{
     cli::{CommandResult, Exit, Failure, events::json, print},
     config::{Config, RULE, Span},
     order::{Printable, rfc3339},
-    outbox::{Pause, Wanted, time_for},
+    outbox::{Pause, PauseStatus, Wanted, time_for},
     store::{self, Outbox, Store},
 };
 
@@ -81,43 +81,24 @@ pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
 /// A rule as `status` prints it.
 #[derive(Debug, Serialize)]
 struct State {
-    rule: &'static str,
-    paused: bool,
+    #[serde(flatten)]
+    pause: PauseStatus,
     overdue: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seconds_left: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    who: Option<String>,
 }
 
 pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
     let store = store::open(config).await?;
-    let pause = store.outbox().pauses().await?.into_iter().min_by_key(|pause| (pause.rate, pause.since));
+    let pause = store.outbox().pause_of_rule().await?;
     let overdue = store.count_overdue().await?;
     store.close().await;
-    let paused = pause.as_ref().is_some_and(|pause| pause.rate.is_none());
-    let state = State {
-        rule: RULE,
-        paused,
-        overdue,
-        since: pause.as_ref().map(|pause| rfc3339(pause.since)),
-        seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
-        rate: pause.as_ref().and_then(|pause| pause.rate),
-        reason: pause.as_ref().map(|pause| pause.reason.clone()),
-        who: pause.as_ref().map(|pause| pause.who.clone()),
-    };
-    print(&if as_json { json(&state)? } else { line(&state, pause.as_ref()) });
-    Ok(if paused { Exit::Unfinished } else { Exit::Done })
+    let how = line(pause.as_ref());
+    let state = State { pause: pause.into(), overdue };
+    print(&if as_json { json(&state)? } else { format!("{RULE}: {how}; {overdue} orders overdue") });
+    Ok(if state.pause.paused { Exit::Unfinished } else { Exit::Done })
 }
 
-fn line(state: &State, pause: Option<&Pause>) -> String {
-    let how = match pause {
+fn line(pause: Option<&Pause>) -> String {
+    match pause {
         None => "closing".to_owned(),
         Some(Pause { rate: Some(rate), .. }) => format!("closing at most {rate} orders a second"),
         Some(Pause { left, reason, who, since, .. }) => {
@@ -127,8 +108,7 @@ fn line(state: &State, pause: Option<&Pause>) -> String {
             );
             format!("paused since {} {left}, by {}: {}", rfc3339(*since), Printable(who), Printable(reason))
         }
-    };
-    format!("{}: {how}; {} orders overdue", state.rule, state.overdue)
+    }
 }
 
 /// Our own tables, which must be able to hold a pause.

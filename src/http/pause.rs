@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{Desk, Refusal, orders::unavailable};
 use crate::{
     config::{RULE, Span},
-    order::rfc3339,
-    outbox::{Wanted, time_for},
+    outbox::{PauseStatus, Wanted, time_for},
 };
 
 /// Who is noted for what is wanted over HTTP.
@@ -33,19 +32,7 @@ struct End {
     rate: Option<u32>,
 }
 
-/// Whether closing is paused.
-#[derive(Debug, Serialize)]
-pub(super) struct Status {
-    rule: &'static str,
-    paused: bool,
-    since: Option<String>,
-    seconds_left: Option<u64>,
-    rate: Option<u32>,
-    reason: Option<String>,
-    who: Option<String>,
-}
-
-pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<Status>, Refusal> {
+pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let Begin { rule, length, reason } = read(&body)?;
     let rule = known(rule)?;
     change(&desk, move |desk| async move {
@@ -55,7 +42,7 @@ pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<
     .await
 }
 
-pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<Status>, Refusal> {
+pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let End { rule, rate } = if body.is_empty() { End::default() } else { read(&body)? };
     let rule = known(rule)?;
     change(&desk, move |desk| async move {
@@ -73,26 +60,17 @@ pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<St
     .await
 }
 
-pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<Status>, Refusal> {
+pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<PauseStatus>, Refusal> {
     let store = Arc::clone(&desk.store);
-    let pauses = desk.run(async move { store.outbox().pauses().await }).await?.map_err(unavailable)?;
-    let pause = pauses.into_iter().min_by_key(|pause| (pause.rate, pause.since));
-    Ok(Json(Status {
-        rule: RULE,
-        paused: pause.as_ref().is_some_and(|pause| pause.rate.is_none()),
-        since: pause.as_ref().map(|pause| rfc3339(pause.since)),
-        seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
-        rate: pause.as_ref().and_then(|pause| pause.rate),
-        reason: pause.as_ref().map(|pause| pause.reason.clone()),
-        who: pause.map(|pause| pause.who),
-    }))
+    let pause = desk.run(async move { store.outbox().pause_of_rule().await }).await?.map_err(unavailable)?;
+    Ok(Json(pause.into()))
 }
 
 /// Changes something in our tables, and says how it is then.
 async fn change<F: Future<Output = Result<(), Refusal>> + Send + 'static>(
     desk: &Desk,
     what: impl FnOnce(Desk) -> F,
-) -> Result<Json<Status>, Refusal> {
+) -> Result<Json<PauseStatus>, Refusal> {
     if !desk.store.outbox().has_pauses() {
         return Err(Refusal::new(StatusCode::CONFLICT, desk.store.outbox().missing()));
     }

@@ -3,11 +3,16 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
 use super::Result;
-use crate::store::{Fields, Link, Outbox, Value, WITH_PAUSES, finish, instance};
+use crate::{
+    config::RULE,
+    order::rfc3339,
+    store::{Fields, Link, Outbox, Value, WITH_PAUSES, finish, instance},
+};
 
 /// Orders are not closed, or slowly.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +29,44 @@ pub struct Pause {
     pub who: String,
     /// How many orders a second are closed meanwhile; none without.
     pub rate: Option<u32>,
+}
+
+/// Whether closing is paused, as commands and HTTP say it.
+#[derive(Debug, Serialize)]
+pub struct PauseStatus {
+    /// The rule.
+    pub rule: &'static str,
+    /// Whether nothing is closed.
+    pub paused: bool,
+    /// Since when, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How long it still lasts; for good without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds_left: Option<u64>,
+    /// How many orders a second are closed meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who wanted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+}
+
+impl From<Option<Pause>> for PauseStatus {
+    fn from(pause: Option<Pause>) -> Self {
+        Self {
+            rule: RULE,
+            paused: pause.as_ref().is_some_and(|pause| pause.rate.is_none()),
+            since: pause.as_ref().map(|pause| rfc3339(pause.since)),
+            seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
+            rate: pause.as_ref().and_then(|pause| pause.rate),
+            reason: pause.as_ref().map(|pause| pause.reason.clone()),
+            who: pause.map(|pause| pause.who),
+        }
+    }
 }
 
 /// What somebody wants: a pause, or its end.
@@ -62,10 +105,7 @@ impl Outbox {
     }
 
     /// The pauses that last; none where our tables can't hold them.
-    ///
-    /// # Errors
-    /// As the database says, sorted.
-    pub async fn pauses(&self) -> Result<Vec<Pause>> {
+    async fn pauses(&self) -> Result<Vec<Pause>> {
         if !self.has_pauses() {
             return Ok(Vec::new());
         }
@@ -78,6 +118,16 @@ impl Outbox {
         ));
         let rows = self.backend.read().await?.fetch(&select, &[]).await?;
         rows.into_iter().map(pause).collect()
+    }
+
+    /// What becomes of the rule's orders: whoever shuts the gate counts for more than whoever slows them down.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn pause_of_rule(&self) -> Result<Option<Pause>> {
+        let mut pauses = self.pauses().await?;
+        pauses.retain(|pause| pause.rule.is_empty() || pause.rule == RULE);
+        Ok(pauses.into_iter().min_by_key(|pause| (pause.rate, pause.since)))
     }
 
     /// Begins a pause, or changes the one that lasts: for so long, or until it is ended; with a rate orders are closed, but only

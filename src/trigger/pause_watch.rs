@@ -72,7 +72,7 @@ impl PauseWatch {
     /// # Errors
     /// As the database says, sorted; the gate is as it was.
     pub async fn read(&self) -> Result<Option<Pause>, StoreError> {
-        let mut pauses = match self.store.outbox().pauses().await {
+        let pause = match self.store.outbox().pause_of_rule().await {
             Err(StoreError::Rejected(reason)) => {
                 self.gate.set(Passage::Open);
                 if self.denied.lock().unwrap_or_else(PoisonError::into_inner).is_due(Instant::now()) {
@@ -81,12 +81,8 @@ impl PauseWatch {
                 }
                 return Ok(None);
             }
-            pauses => pauses?,
+            pause => pause?,
         };
-        pauses.retain(|pause| pause.rule.is_empty() || pause.rule == RULE);
-        // Whoever shuts it counts for more than whoever slows it down.
-        pauses.sort_by_key(|pause| (pause.rate, pause.since));
-        let pause = pauses.into_iter().next();
         let passage = match &pause {
             None => Passage::Open,
             Some(Pause { rate: Some(rate), .. }) => Passage::Rate(*rate),

@@ -49,8 +49,8 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
         Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))
     }];
     // Who may not read that may not read the rest either, which is said below.
-    for Pause { reason, who, .. } in outbox.pauses().await.unwrap_or_default().iter().filter(|pause| pause.rate.is_none()) {
-        let found = format!("closing is paused by {}: {}", Printable(who), Printable(reason));
+    if let Ok(Some(Pause { reason, who, rate: None, .. })) = outbox.pause_of_rule().await {
+        let found = format!("closing is paused by {}: {}", Printable(&who), Printable(&reason));
         findings.push(Finding::warn("pause", found, "order-closer resume"));
     }
     let known = async { Ok::<_, StoreError>((outbox.backlog().await?, outbox.target_states(None).await?)) };
