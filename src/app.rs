@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -202,6 +202,7 @@ impl Daemon {
                 outage: Arc::clone(&outage),
                 gate: Arc::clone(&gate),
                 passes,
+                looks_ahead: !config.sweep.ahead.get().is_zero(),
                 commands: commands.clone(),
                 peers: Arc::clone(&peers),
                 subscribed: subscribed_rx.clone(),
@@ -225,6 +226,8 @@ impl Daemon {
             };
             let desk = Desk {
                 runtime: Handle::current(),
+                readers: Arc::new(Semaphore::new(http::READERS)),
+                oldest: config.sweep.oldest.get(),
                 readiness,
                 measured,
                 requests: Arc::new(requests),
@@ -242,6 +245,7 @@ impl Daemon {
             inbox: Arc::clone(&inbox),
             stats: Arc::clone(&stats),
             outage,
+            gate: Arc::clone(&gate),
             stop: stop.clone(),
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());

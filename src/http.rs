@@ -8,7 +8,7 @@ mod orders;
 mod pause;
 mod server;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -19,7 +19,7 @@ use axum::{
     routing::{get, post},
 };
 use serde::Serialize;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Semaphore};
 
 pub use access::Access;
 pub use server::serve;
@@ -30,11 +30,18 @@ use crate::{
     store::Store,
 };
 
+/// How many callers read the database at the same time.
+pub const READERS: usize = 2;
+
 /// What the answers are made of.
 #[derive(Debug, Clone)]
 pub struct Desk {
     /// Where whatever needs the database runs.
     pub runtime: Handle,
+    /// How many may read the database at the same time: look-ahead and sweep read over the same connections.
+    pub readers: Arc<Semaphore>,
+    /// What has been overdue for longer is left alone.
+    pub oldest: Option<Duration>,
     /// What works.
     pub readiness: Arc<Readiness>,
     /// What has been measured.
@@ -48,6 +55,17 @@ pub struct Desk {
 }
 
 impl Desk {
+    /// Reads the database, or changes our own tables, when it is its turn.
+    async fn read<T: Send + 'static>(&self, answer: impl Future<Output = T> + Send + 'static) -> Result<T, Refusal> {
+        let readers = Arc::clone(&self.readers);
+        self.run(async move {
+            // Never closed.
+            let _turn = readers.acquire().await;
+            answer.await
+        })
+        .await
+    }
+
     /// Runs it with the rest of the daemon.
     async fn run<T: Send + 'static>(&self, answer: impl Future<Output = T> + Send + 'static) -> Result<T, Refusal> {
         // It fails only when it panics, or when the daemon stops.

@@ -1,10 +1,13 @@
 //! What the daemon measures: each metric's name, type, labels and meaning, said once.
 //!
-//! Recording costs a look-up, and nothing where nobody has asked for metrics. No label ever holds an order's id.
+//! Recording costs a look-up, and where nobody measures next to nothing. No label ever holds an order's id.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use metrics::{Key, KeyName, Label, Level, Metadata, SharedString, with_recorder};
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString, with_recorder};
 
 /// How a metric moves.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,20 +107,22 @@ metrics! {
     BUILD = "order_closer_build_info", Kind::Gauge, ["version"];
 }
 
+static MEASURING: AtomicBool = AtomicBool::new(false);
+
+/// From now on somebody measures.
+pub fn begin() {
+    MEASURING.store(true, Ordering::Relaxed);
+}
+
 impl Metric {
     /// Adds to a counter.
     pub fn add(&self, more: u64, values: &[&str]) {
-        with_recorder(|recorder| recorder.register_counter(&self.key(values), &METADATA).increment(more));
-    }
-
-    /// Sets a counter to what has been counted elsewhere.
-    pub fn counted(&self, total: u64, values: &[&str]) {
-        with_recorder(|recorder| recorder.register_counter(&self.key(values), &METADATA).absolute(total));
+        self.with(values, |recorder, key| recorder.register_counter(key, &METADATA).increment(more));
     }
 
     /// Sets a gauge.
     pub fn set(&self, value: f64, values: &[&str]) {
-        with_recorder(|recorder| recorder.register_gauge(&self.key(values), &METADATA).set(value));
+        self.with(values, |recorder, key| recorder.register_gauge(key, &METADATA).set(value));
     }
 
     /// Sets a gauge to this host's time, in seconds since 1970 UTC.
@@ -127,7 +132,13 @@ impl Metric {
 
     /// Adds a value to a histogram.
     pub fn record(&self, value: f64, values: &[&str]) {
-        with_recorder(|recorder| recorder.register_histogram(&self.key(values), &METADATA).record(value));
+        self.with(values, |recorder, key| recorder.register_histogram(key, &METADATA).record(value));
+    }
+
+    fn with(&self, values: &[&str], record: impl FnOnce(&dyn Recorder, &Key)) {
+        if MEASURING.load(Ordering::Relaxed) {
+            with_recorder(|recorder| record(recorder, &self.key(values)));
+        }
     }
 
     fn key(&self, values: &[&str]) -> Key {

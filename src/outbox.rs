@@ -35,7 +35,7 @@ pub use counts::Counts;
 pub use courier::Courier;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use migrations::Migrated;
-pub use pauses::{Pause, PauseStatus, Wanted, is_about_pauses, time_for};
+pub use pauses::{Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time_for};
 pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use states::{Note, State, TargetState};

@@ -8,8 +8,8 @@ use crate::{
     cli::{CommandResult, Exit, Failure, events::json, print},
     config::{Config, RULE, Span},
     order::{Printable, rfc3339},
-    outbox::{Pause, PauseStatus, Wanted, time_for},
-    store::{self, Outbox, Store},
+    outbox::{Pause, PauseStatus, Wanted, check_reason, time_for},
+    store::{self, Outbox, Store, StoreError, Window},
 };
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub(super) struct Begin {
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Span>,
     /// Why: it stands in the log, in `status` and in the audit log.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
     reason: String,
 }
 
@@ -33,6 +33,10 @@ pub(super) struct End {
     /// Close what is overdue by now at so many orders a second, such as 100/s.
     #[arg(long, value_name = "N/s", value_parser = rate)]
     rate: Option<u32>,
+}
+
+fn reason(text: &str) -> Result<String, String> {
+    check_reason(text).map(|()| text.to_owned())
 }
 
 fn rate(text: &str) -> Result<u32, String> {
@@ -66,7 +70,7 @@ pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
             _ => "closing goes on".into(),
         },
         Some(rate) => {
-            let overdue = store.count_overdue().await?;
+            let overdue = overdue(config, store.as_ref()).await?;
             let length = time_for(overdue, rate);
             outbox.pause(&wanted, Some(length), Some(rate)).await?;
             let seconds = humantime::format_duration(Duration::from_secs(length.as_secs()));
@@ -89,7 +93,7 @@ struct State {
 pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
     let store = store::open(config).await?;
     let pause = store.outbox().pause_of_rule().await?;
-    let overdue = store.count_overdue().await?;
+    let overdue = overdue(config, store.as_ref()).await?;
     store.close().await;
     let how = line(pause.as_ref());
     let state = State { pause: pause.into(), overdue };
@@ -109,6 +113,11 @@ fn line(pause: Option<&Pause>) -> String {
             format!("paused since {} {left}, by {}: {}", rfc3339(*since), Printable(who), Printable(reason))
         }
     }
+}
+
+/// How many orders wait to be closed; those that are left alone do not.
+async fn overdue(config: &Config, store: &dyn Store) -> Result<u64, StoreError> {
+    Ok(store.count(Window::overdue(config.sweep.oldest.get())).await?.orders)
 }
 
 /// Our own tables, which must be able to hold a pause.

@@ -4,7 +4,7 @@
 //! What was taken from the inbox before waits here in hand, and is judged by its row when the gate opens.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -44,7 +44,28 @@ impl Gate {
 
     /// Opens or shuts it; returns whether that is a change.
     pub fn set(&self, passage: Passage) -> bool {
-        self.passage.send_if_modified(|before| std::mem::replace(before, passage) != passage)
+        let changes = self.passage.send_if_modified(|before| std::mem::replace(before, passage) != passage);
+        if changes {
+            // What a slower rate has put off is not for a faster one to wait for.
+            *self.lock() = None;
+        }
+        changes
+    }
+
+    /// Whether all may pass.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.is_shut() && !matches!(*self.passage.borrow(), Passage::Rate(_))
+    }
+
+    /// How many orders may pass together of so many: at a rate those of a tenth of a second, so that what falls due
+    /// meanwhile waits for no more.
+    #[must_use]
+    pub fn most(&self, orders: usize) -> usize {
+        match *self.passage.borrow() {
+            Passage::Rate(rate) => orders.min(usize::try_from(rate / 10).unwrap_or(usize::MAX)).max(1),
+            Passage::Open | Passage::Shut(_) => orders,
+        }
     }
 
     /// Whether nobody may pass.
@@ -60,20 +81,22 @@ impl Gate {
         passage.wait_for(|_| self.is_shut()).await.ok();
     }
 
-    /// Waits until so many orders may pass.
-    pub async fn pass(&self, orders: usize) {
+    /// Waits until so many orders may pass; whether it had to wait.
+    pub async fn pass(&self, orders: usize) -> bool {
         let mut passage = self.passage.subscribe();
+        let mut waited = false;
         loop {
             let now = *passage.borrow_and_update();
             let until = match now {
-                Passage::Open => return,
+                Passage::Open => return waited,
                 Passage::Rate(rate) => match self.take(orders, rate) {
-                    None => return,
+                    None => return waited,
                     Some(at) => Some(at),
                 },
-                Passage::Shut(Some(until)) if until <= Instant::now() => return,
+                Passage::Shut(Some(until)) if until <= Instant::now() => return waited,
                 Passage::Shut(until) => until,
             };
+            waited = true;
             tokio::select! {
                 _ = passage.changed() => {}
                 () = sleep_until(until) => {}
@@ -83,7 +106,7 @@ impl Gate {
 
     /// Takes the time of so many orders, or says from when on it can be had.
     fn take(&self, orders: usize, rate: u32) -> Option<Instant> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.lock();
         let now = Instant::now();
         match *next {
             Some(at) if now < at => Some(at),
@@ -92,6 +115,10 @@ impl Gate {
                 None
             }
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,7 +138,7 @@ mod tests {
         let began = Instant::now();
         let gate = Gate::new(Passage::Shut(Some(began + Duration::from_secs(60))));
         assert!(gate.is_shut());
-        gate.pass(1).await;
+        assert!(gate.pass(1).await, "it had to wait");
         assert_eq!(began.elapsed(), Duration::from_secs(60));
         assert!(!gate.is_shut());
     }
@@ -138,5 +165,16 @@ mod tests {
             gate.pass(50).await;
         }
         assert_eq!(began.elapsed(), Duration::from_secs(5), "500 orders have passed before the last 50");
+        assert_eq!((gate.most(500), gate.most(3)), (10, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_faster_rate_waits_for_nothing_that_a_slower_one_has_put_off() {
+        let gate = Gate::new(Passage::Rate(1));
+        gate.pass(500).await;
+        gate.set(Passage::Rate(100));
+        let began = Instant::now();
+        assert!(!gate.pass(1).await);
+        assert_eq!((began.elapsed(), gate.most(500)), (Duration::ZERO, 10));
     }
 }

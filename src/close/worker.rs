@@ -125,7 +125,7 @@ impl Worker {
         // Never closed.
         while let Ok(place) = places.acquire().await {
             let taken = match lane {
-                Lane::Shared => self.inbox.take(self.batch_size).await.map(|batch| (batch, LockWait::Briefly)),
+                Lane::Shared => self.inbox.take(self.gate.most(self.batch_size)).await.map(|batch| (batch, LockWait::Briefly)),
                 Lane::Alone => self.inbox.take_alone().await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
             };
             // A crowd is in hand until its orders were looked at.
@@ -141,10 +141,13 @@ impl Worker {
     /// Closes a batch, waiting while the database can't be used.
     async fn close(&self, mut batch: Vec<Pending>, lane: Lane, wait: LockWait) {
         loop {
-            tokio::select! {
-                () = self.gate.pass(batch.len()) => {}
+            let Some(waited) = self.stop.run_until_cancelled(self.gate.pass(batch.len())).await else {
                 // Their rows are unpaid still.
-                () = self.stop.cancelled() => return,
+                return;
+            };
+            if waited {
+                // What was said of their keys may be so no longer.
+                batch.iter_mut().for_each(|pending| pending.cleared = false);
             }
             let sorted = match lane {
                 Lane::Shared => Sorted::by_knowledge(self.clearance.as_ref(), batch),

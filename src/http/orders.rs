@@ -51,7 +51,7 @@ struct Answer {
 pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Json<Shown>, Refusal> {
     let id = parsed(&desk, &id)?;
     let (store, inbox) = (Arc::clone(&desk.store), Arc::clone(&desk.inbox));
-    desk.run(async move {
+    desk.read(async move {
         let rows = store.look(std::slice::from_ref(&id)).await.map_err(unavailable)?;
         let [row] = &rows[..] else {
             return Err(match rows.len() {

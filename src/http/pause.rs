@@ -8,7 +8,8 @@ use serde::Deserialize;
 use super::{Desk, Refusal, orders::unavailable};
 use crate::{
     config::{RULE, Span},
-    outbox::{PauseStatus, Wanted, time_for},
+    outbox::{PauseStatus, Wanted, check_reason, time_for},
+    store::Window,
 };
 
 /// Who is noted for what is wanted over HTTP.
@@ -35,6 +36,7 @@ struct End {
 pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let Begin { rule, length, reason } = read(&body)?;
     let rule = known(rule)?;
+    check_reason(&reason).map_err(|what| Refusal::new(StatusCode::BAD_REQUEST, what))?;
     change(&desk, move |desk| async move {
         let wanted = Wanted { rule: &rule, reason: &reason, who: WHO };
         desk.store.outbox().pause(&wanted, length.map(Span::get), None).await.map_err(unavailable)
@@ -51,7 +53,7 @@ pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<Pa
         match rate {
             Some(0) => Err(Refusal::new(StatusCode::BAD_REQUEST, "a rate is a whole number of orders a second, above 0")),
             Some(rate) => {
-                let overdue = desk.store.count_overdue().await.map_err(unavailable)?;
+                let overdue = desk.store.count(Window::overdue(desk.oldest)).await.map_err(unavailable)?.orders;
                 outbox.pause(&wanted, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
             }
             None => outbox.unpause(&wanted).await.map(drop).map_err(unavailable),
@@ -62,7 +64,7 @@ pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<Pa
 
 pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<PauseStatus>, Refusal> {
     let store = Arc::clone(&desk.store);
-    let pause = desk.run(async move { store.outbox().pause_of_rule().await }).await?.map_err(unavailable)?;
+    let pause = desk.read(async move { store.outbox().pause_of_rule().await }).await?.map_err(unavailable)?;
     Ok(Json(pause.into()))
 }
 
@@ -74,7 +76,7 @@ async fn change<F: Future<Output = Result<(), Refusal>> + Send + 'static>(
     if !desk.store.outbox().has_pauses() {
         return Err(Refusal::new(StatusCode::CONFLICT, desk.store.outbox().missing()));
     }
-    desk.run(what(desk.clone())).await??;
+    desk.read(what(desk.clone())).await??;
     status(State(desk.clone())).await
 }
 

@@ -31,6 +31,7 @@ impl Measured {
         let recorder = builder.build_recorder();
         let measured = Self(recorder.handle());
         metrics::set_global_recorder(recorder).map_err(|error| error.to_string())?;
+        metric::begin();
         metric::ALL.iter().copied().for_each(describe);
         metric::BUILD.set(1.0, &[env!("CARGO_PKG_VERSION")]);
         Ok(measured)

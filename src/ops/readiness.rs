@@ -34,6 +34,8 @@ pub struct Readiness {
     pub gate: Arc<Gate>,
     /// When look-ahead and sweep ended well.
     pub passes: Arc<Passes>,
+    /// Whether there is a look-ahead.
+    pub looks_ahead: bool,
     /// What Redis refuses.
     pub commands: Commands,
     /// Who else is there.
@@ -64,10 +66,13 @@ impl Readiness {
         let reached = self.reached().await;
         note(&mut missing, !reached, "the database can't be written");
         note(&mut missing, self.store.halted().borrow().is_some(), "the server's time zone has changed, and closing is stopped");
-        note(&mut missing, self.passes.last(Pass::Sweep).is_none(), "the first sweep has not ended yet");
+        let last = |pass| self.passes.last(pass);
+        // A sweep that has much to do ends when that is done.
+        let has_begun = last(Pass::LookAhead).or(last(Pass::Sweep)).is_some();
+        note(&mut missing, !has_begun, "the table has not been looked at yet");
         note(&mut missing, self.inbox.refuses_all(), "the database refuses every order");
         note(&mut degraded, self.gate.is_shut(), "closing is paused: order-closer status");
-        let is_stale = self.passes.last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
+        let is_stale = self.looks_ahead && last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
         note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
         note(&mut degraded, !*self.subscribed.borrow(), "no keyspace notifications; orders are closed by their rows alone");
         note(&mut degraded, !self.commands.troubles().is_empty(), "Redis can't be used, or refuses commands");

@@ -91,6 +91,16 @@ pub fn is_about_pauses(trigger: &str) -> bool {
     matches!(trigger, PAUSE | SLOW | RESUME)
 }
 
+/// Whether a reason can be kept, and is one.
+///
+/// # Errors
+/// Says what it must be.
+pub fn check_reason(text: &str) -> Result<(), String> {
+    // As MySQL's column has it.
+    let fits = (1..=255).contains(&text.trim().chars().count());
+    if fits { Ok(()) } else { Err("a reason has 1 to 255 characters".into()) }
+}
+
 /// How long closing takes at a rate, when so many orders are overdue; what falls due meanwhile takes its share.
 #[must_use]
 pub fn time_for(overdue: u64, rate: u32) -> Duration {

@@ -35,7 +35,7 @@ use tracing::{debug, info, warn};
 use uuid::Uuid;
 
 use crate::{
-    close::{Inbox, Outage, Stats},
+    close::{Gate, Inbox, Outage, Stats},
     config::Config,
     order::OrderId,
     redis::{Commands, RedisError},
@@ -80,6 +80,8 @@ pub struct Heart {
     pub stats: Arc<Stats>,
     /// Whether the database can be used.
     pub outage: Arc<Outage>,
+    /// Whether closing is paused.
+    pub gate: Arc<Gate>,
     /// Ends it.
     pub stop: CancellationToken,
 }
@@ -111,12 +113,13 @@ impl Membership {
 
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
     pub async fn run(self: Arc<Self>, heart: Heart) {
-        let Heart { config, commands, store, inbox, stats, outage, stop } = heart;
+        let Heart { config, commands, store, inbox, stats, outage, gate, stop } = heart;
         let fitness = Fitness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             stats,
             outage,
+            gate,
             progress: Progress::default(),
             silence: Silence::default(),
         };

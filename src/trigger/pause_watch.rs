@@ -3,7 +3,10 @@
 //! Before the first answer the gate is shut; while there is none, the last one counts.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -31,7 +34,9 @@ pub struct PauseWatch {
     pub gate: Arc<Gate>,
     /// When to stop.
     pub stop: CancellationToken,
-    /// When it was said that pauses may not be read.
+    /// Whether pauses have been read.
+    known: AtomicBool,
+    /// When it was said that they can't be.
     denied: Mutex<Reminder>,
 }
 
@@ -40,7 +45,13 @@ impl PauseWatch {
     #[must_use]
     pub fn of(store: &Arc<dyn Store>, stop: &CancellationToken) -> Self {
         let passage = if store.outbox().has_pauses() { Passage::Shut(None) } else { Passage::Open };
-        Self { store: Arc::clone(store), gate: Arc::new(Gate::new(passage)), stop: stop.clone(), denied: Mutex::default() }
+        Self {
+            store: Arc::clone(store),
+            gate: Arc::new(Gate::new(passage)),
+            stop: stop.clone(),
+            known: AtomicBool::new(false),
+            denied: Mutex::default(),
+        }
     }
 
     /// Reads again and again.
@@ -66,23 +77,26 @@ impl PauseWatch {
         }
     }
 
-    /// Reads once, and opens or shuts the gate. Without the right to read it is open: orders close as they did before there
-    /// were pauses.
+    /// Reads once, and opens or shuts the gate. Where the database has refused that from the start, it is open: orders close as
+    /// they did before there were pauses.
     ///
     /// # Errors
     /// As the database says, sorted; the gate is as it was.
     pub async fn read(&self) -> Result<Option<Pause>, StoreError> {
         let pause = match self.store.outbox().pause_of_rule().await {
             Err(StoreError::Rejected(reason)) => {
-                self.gate.set(Passage::Open);
+                if !self.known.load(Ordering::Acquire) {
+                    self.gate.set(Passage::Open);
+                }
                 if self.denied.lock().unwrap_or_else(PoisonError::into_inner).is_due(Instant::now()) {
                     let cure = "grant this user SELECT on order_closer_pauses; `order-closer check` prints the statement";
-                    error!(reason, cure, "whether closing is paused can't be read, and no pause is honoured");
+                    error!(reason, cure, "whether closing is paused can't be read, and no other pause is honoured");
                 }
                 return Ok(None);
             }
             pause => pause?,
         };
+        self.known.store(true, Ordering::Release);
         let passage = match &pause {
             None => Passage::Open,
             Some(Pause { rate: Some(rate), .. }) => Passage::Rate(*rate),

@@ -73,7 +73,13 @@ async fn closing_is_paused_and_resumed() {
     let settings = shop.settings_with(&redis);
     order_closer(&settings, &["migrate"]).await.expect_code(0);
     let asked = Asked::with(settings).await;
-    for (body, status) in [("", 400), ("{}", 400), (r#"{"reason": "x", "for": "soon"}"#, 400), (r#"{"reason": "x", "rule": "y"}"#, 404)] {
+    for (body, status) in [
+        ("", 400),
+        ("{}", 400),
+        (r#"{"reason": "x", "for": "soon"}"#, 400),
+        (r#"{"reason": " "}"#, 400),
+        (r#"{"reason": "x", "rule": "y"}"#, 404),
+    ] {
         assert_eq!(asked.post("/pause", body).await.0.as_u16(), status, "{body}");
     }
     let (status, paused) = asked.post("/pause", r#"{"reason": "the provider is down", "for": "1h"}"#).await;
@@ -83,6 +89,13 @@ async fn closing_is_paused_and_resumed() {
     let (status, answer) = asked.json(Method::POST, "/orders/1/close").await;
     assert_eq!((status, answer["outcome"].as_str()), (StatusCode::SERVICE_UNAVAILABLE, Some("paused")));
     asked.until_sample(r#"order_closer_overdue_orders{rule="orders",state="paused"}"#, |value| value == 5.0).await;
+    // For longer than a daemon may do nothing that closes what is its.
+    let sampled = r#"order_closer_overdue_sampled_timestamp_seconds{rule="orders"}"#;
+    let before = asked.samples().await[sampled];
+    asked.until_sample(sampled, |value| value > before + 3.0).await;
+    assert_eq!(asked.samples().await[r#"order_closer_fit{rule="orders"}"#], 1.0, "it does not leave them to others");
+    let ready = asked.get("/readyz").await;
+    assert!(ready.0 == StatusCode::OK && ready.1.contains("closing is paused") && !ready.1.contains("unfit"), "{ready:?}");
     let (status, resumed) = asked.post("/resume", "").await;
     assert_eq!((status, resumed["paused"].as_bool()), (StatusCode::OK, Some(false)));
     shop.until_all_settled().await;

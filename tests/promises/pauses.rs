@@ -60,7 +60,7 @@ async fn it_ends_by_itself() {
     let shop = Shop::open(Kind::Postgres).await;
     let settings = shop.settings_with(&redis);
     order_closer(&settings, &["migrate"]).await.expect_code(0);
-    order_closer(&settings, &["pause", "--for", "4s", "--reason", "a short one"]).await.expect_code(0);
+    order_closer(&settings, &["pause", "--for", "8s", "--reason", "a short one"]).await.expect_code(0);
     let daemon = listening(&settings).await;
     daemon.until_logged("closing is paused").await;
     shop.orders_due_in(1..=10, -1_000).await;
@@ -116,11 +116,37 @@ async fn without_the_right_to_read_pauses_orders_close() {
     let settings = settings.set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
     shop.orders_due_in(1..=3, -1_000).await;
     let daemon = listening(&settings).await;
-    daemon.until_logged("no pause is honoured").await;
+    daemon.until_logged("no other pause is honoured").await;
     shop.until_all_settled().await;
     shop.orders_due_in(4..=6, -1_000).await;
     order_closer(&settings, &["reconcile"]).await.expect_code(0);
     daemon.stop().await;
     shop.assert_outcome().await;
     shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+}
+
+/// Whoever can't read it any more goes by what was read last.
+#[tokio::test]
+async fn it_lasts_though_it_can_no_longer_be_read() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis).set("log.summary", "200ms").set("sweep.every", "100ms");
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    order_closer(&settings, &["pause", "--reason", "x"]).await.expect_code(0);
+    let daemon = listening(&settings).await;
+    daemon.until_logged("closing is paused").await;
+    shop.database.execute("ALTER TABLE order_closer_pauses RENAME TO gone").await;
+    daemon.until_logged("no other pause is honoured").await;
+    shop.orders_due_in(1..=5, -1_000).await;
+    let waits = |record: &Value| record["paused"] == true && record["waiting"].as_u64() == Some(0);
+    let said = daemon.said("summary").len();
+    // Taken from the inbox, they wait in hand.
+    wait::until("they were found", async || daemon.said("summary").len() > said + 10 && daemon.said("summary").last().is_some_and(waits))
+        .await;
+    shop.database.execute("ALTER TABLE gone RENAME TO order_closer_pauses").await;
+    assert_eq!(shop.closed().await, 0);
+    order_closer(&settings, &["resume"]).await.expect_code(0);
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    shop.assert_outcome().await;
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::error;
 
 use crate::{
-    close::{Inbox, Outage, Reminder, Stats},
+    close::{Gate, Inbox, Outage, Reminder, Stats},
     store::{Store, StoreError},
 };
 
@@ -32,6 +32,7 @@ pub(super) struct Fitness {
     pub(super) inbox: Arc<Inbox>,
     pub(super) stats: Arc<Stats>,
     pub(super) outage: Arc<Outage>,
+    pub(super) gate: Arc<Gate>,
     pub(super) progress: Progress,
     pub(super) silence: Silence,
 }
@@ -52,7 +53,8 @@ impl Fitness {
         }
         let answers = fault.is_none() && !self.outage.lasts();
         let counts = self.stats.counts();
-        let stuck = self.progress.is_stuck(self.inbox.queued() > 0, counts.looks, Instant::now());
+        // Whoever may not close is as fit as all others.
+        let stuck = self.progress.is_stuck(self.gate.is_open() && self.inbox.queued() > 0, counts.looks, Instant::now());
         // Those that met a lock are among what waits.
         let waiting = self.inbox.waiting() > 0;
         let closed_before = std::mem::replace(&mut self.progress.closed, counts.closed);
