@@ -3,12 +3,12 @@
 //! The only room that knows all the others.
 
 mod opening;
+mod serving;
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, mpsc, watch},
+    sync::{mpsc, watch},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
@@ -19,8 +19,7 @@ pub use opening::open_and_rehearse;
 use crate::{
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
     config::Config,
-    http::{self, Access, Desk},
-    ops::{Gauges, Measured, Overdues, Readiness, Signals, Summaries},
+    ops::{Signals, Summaries},
     outbox,
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
@@ -30,6 +29,7 @@ use crate::{
     },
 };
 use opening::wait_for_store;
+use serving::{Parts, Serving};
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
 const PAGES: usize = 8;
@@ -65,6 +65,7 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         version = env!("CARGO_PKG_VERSION"), redis = %config.redis.url, database = %config.database.url, table = %config.orders.table,
         "order-closer starts"
     );
+    let serving = Serving::of(config)?;
     let store = tokio::select! {
         store = wait_for_store(config) => store?,
         () = signals.next() => return Ok(()),
@@ -86,7 +87,7 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     }
     let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
-    let mut daemon = Daemon::start(config, store, bounds)?;
+    let mut daemon = Daemon::start(config, serving, store, bounds)?;
     tokio::select! {
         () = signals.next() => {}
         // Half a daemon would look alive to its service manager.
@@ -106,7 +107,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(config: &Config, store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Result<Self, RunError> {
+    fn start(config: &Config, serving: Option<Serving>, store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
@@ -193,50 +194,19 @@ impl Daemon {
         others.spawn(sweep.run());
         others.spawn(clock.run());
         others.spawn(listener.run());
-        if let Some(address) = config.http.listen.get() {
-            let access = Access::new(&config.http).map_err(RunError::Configuration)?;
-            let measured = Measured::begin().map_err(RunError::System)?;
-            let readiness = Arc::new(Readiness {
+        if let Some(serving) = serving {
+            let parts = Parts {
                 store: Arc::clone(&store),
                 inbox: Arc::clone(&inbox),
                 outage: Arc::clone(&outage),
                 gate: Arc::clone(&gate),
                 passes,
-                looks_ahead: !config.sweep.ahead.get().is_zero(),
                 commands: commands.clone(),
                 peers: Arc::clone(&peers),
                 subscribed: subscribed_rx.clone(),
-                reached: tokio::sync::Mutex::default(),
-            });
-            let gauges = Gauges {
-                measured: measured.clone(),
-                inbox: Arc::clone(&inbox),
-                peers: Arc::clone(&peers),
-                outage: Arc::clone(&outage),
-                store: Arc::clone(&store),
-                subscribed: subscribed_rx.clone(),
-                stop: stop.clone(),
+                requests,
             };
-            let overdues = Overdues {
-                store: Arc::clone(&store),
-                inbox: Arc::clone(&inbox),
-                gate: Arc::clone(&gate),
-                oldest: config.sweep.oldest.get(),
-                stop: stop.clone(),
-            };
-            let desk = Desk {
-                runtime: Handle::current(),
-                readers: Arc::new(Semaphore::new(http::READERS)),
-                oldest: config.sweep.oldest.get(),
-                readiness,
-                measured,
-                requests: Arc::new(requests),
-                store: Arc::clone(&store),
-                inbox: Arc::clone(&inbox),
-            };
-            others.spawn(gauges.run());
-            others.spawn(overdues.run());
-            others.spawn(http::serve(address, desk, access, stop.clone()));
+            serving.start(config, parts, &stop, &mut others);
         }
         others.spawn(peers.run(Heart {
             config: config.clone(),

@@ -20,9 +20,11 @@
 //!   rejected orders are tried again until the database says that they are settled.
 
 mod asking;
+mod questions;
+
+pub use questions::Kept;
 
 use std::{
-    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -33,7 +35,7 @@ use crate::{
     close::{
         Looked,
         alone::{Next, Waiting},
-        lanes::{Lane, Stage, State},
+        lanes::{Lane, State},
     },
     config::Retry,
     order::{OrderId, Row, Trigger},
@@ -134,19 +136,6 @@ pub enum Consequence {
         /// For how long the oldest of them has been.
         time: Duration,
     },
-}
-
-/// What keeps an overdue order from closing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// Another transaction holds it, or what its closure needs.
-    Held,
-    /// The database has refused it, and it rests until its next try.
-    Resting,
-    /// Its key contradicts its row.
-    Disputed,
-    /// It was given up.
-    GivenUp,
 }
 
 /// The queue. Share it by reference or [`std::sync::Arc`].
@@ -361,32 +350,6 @@ impl Inbox {
         self.idle.notify_waiters();
     }
 
-    /// How many ids wait.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        let state = self.lock();
-        state.queued() + state.alone.len()
-    }
-
-    /// How many of them wait for nothing but a worker.
-    #[must_use]
-    pub fn queued(&self) -> usize {
-        self.lock().queued()
-    }
-
-    /// Whether so many different orders fail that no order can be closed.
-    #[must_use]
-    pub fn refuses_all(&self) -> bool {
-        self.lock().trouble.next_probe().is_some()
-    }
-
-    /// How many orders another transaction holds, and since when the oldest of them.
-    #[must_use]
-    pub fn held(&self) -> Option<(usize, Duration)> {
-        let state = self.lock();
-        state.alone.held_since().map(|since| (state.alone.held(), since.elapsed()))
-    }
-
     /// Waits until each order has been tried at least once, and only held and rejected ones are left.
     pub async fn idle(&self) {
         loop {
@@ -396,30 +359,6 @@ impl Inbox {
             }
             idle.await;
         }
-    }
-
-    /// What keeps those of these orders from closing for which something does.
-    #[must_use]
-    pub fn kept(&self, ids: &HashSet<&OrderId>) -> HashMap<OrderId, Kept> {
-        let state = self.lock();
-        let alone = state.alone.waiting().filter(|waiting| ids.contains(&waiting.pending.id));
-        let mut kept: HashMap<_, _> =
-            alone.map(|waiting| (waiting.pending.id.clone(), if waiting.held { Kept::Held } else { Kept::Resting })).collect();
-        let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
-            Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
-            Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
-            Stage::Hinted | Stage::Open | Stage::Settled(_) => None,
-        });
-        kept.extend(elsewhere);
-        kept
-    }
-
-    /// The orders that were tried in vain and wait for their next try, with the last try's reason; `true` for those that
-    /// another transaction holds.
-    #[must_use]
-    pub fn left(&self) -> Vec<(OrderId, String, bool)> {
-        let state = self.lock();
-        state.alone.waiting().map(|waiting| (waiting.pending.id.clone(), waiting.reason.clone(), waiting.held)).collect()
     }
 
     fn tell_idle(&self, state: &State) {

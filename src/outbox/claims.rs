@@ -373,20 +373,26 @@ impl Outbox {
         found.into_iter().next().map_or(Ok(None), |mut fields| fields.optional_text())
     }
 
+    /// The events of a piece of this target's deliveries, with one more condition on them. Locks nothing.
+    pub(super) async fn some_deliveries(&self, target: &str, and: &str, limit: u32) -> Result<Vec<Uuid>> {
+        let words = &self.words;
+        // In: ?1 target, ?2 how many. Out: events.
+        let some = words.statement(&format!(
+            "SELECT CAST(event_id AS CHAR(36)) FROM {} WHERE {} AND target = ?1{and} LIMIT ?2",
+            words.deliveries(),
+            words.ours("")
+        ));
+        let some = self.backend.read().await?.fetch(&some, &[target.into(), i64::from(limit).into()]).await?;
+        some.into_iter().map(|mut fields| uuid(&fields.text()?)).collect()
+    }
+
     /// Gives up a piece of what this target is to be told, what is dead included; returns how much.
     ///
     /// # Errors
     /// As the database says, sorted.
     pub async fn give_up(&self, target: &str, limit: u32) -> Result<u64> {
         let words = &self.words;
-        // In: ?1 target, ?2 how many. Out: events. Locks nothing.
-        let some = words.statement(&format!(
-            "SELECT CAST(event_id AS CHAR(36)) FROM {} WHERE {} AND target = ?1 LIMIT ?2",
-            words.deliveries(),
-            words.ours("")
-        ));
-        let some = self.backend.read().await?.fetch(&some, &[target.into(), i64::from(limit).into()]).await?;
-        let some = some.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
+        let some = self.some_deliveries(target, "", limit).await?;
         if some.is_empty() {
             return Ok(0);
         }

@@ -241,14 +241,7 @@ impl Outbox {
     /// As the database says, sorted.
     pub async fn revive_some_events(&self, target: &str, limit: u32) -> Result<u64> {
         let words = &self.words;
-        // In: ?1 target, ?2 how many. Out: dead events. Locks nothing.
-        let some = words.statement(&format!(
-            "SELECT CAST(event_id AS CHAR(36)) FROM {} WHERE {} AND target = ?1 AND due_at IS NULL ORDER BY event_id LIMIT ?2",
-            words.deliveries(),
-            words.ours("")
-        ));
-        let some = self.backend.read().await?.fetch(&some, &[target.into(), i64::from(limit).into()]).await?;
-        let some = some.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<_>>>()?;
+        let some = self.some_deliveries(target, " AND due_at IS NULL ORDER BY event_id", limit).await?;
         if some.is_empty() {
             return Ok(0);
         }

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{Asked, TOKEN, client};
-use crate::support::{Daemon, Kind, Redis, Shop, daemon::order_closer, ports, proxy::Proxy, wait};
+use crate::support::{Daemon, Kind, Redis, Shop, daemon::order_closer, ports, process, proxy::Proxy, wait};
 
 #[tokio::test]
 async fn it_is_ready_while_its_database_can_be_written() {
@@ -17,10 +17,12 @@ async fn it_is_ready_while_its_database_can_be_written() {
     let to_database = Proxy::before(&shop.database.url);
     let settings = shop.settings_with(&redis).set("database.url", to_database.url(&shop.database.url));
     let asked = Asked::with(settings).await;
-    wait::until("it is ready", async || asked.get("/readyz").await.0 == StatusCode::OK).await;
-    let (_, text) = asked.get("/readyz").await;
-    let said: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(said, serde_json::json!({ "ready": true, "missing": [], "degraded": [] }));
+    let all = serde_json::json!({ "ready": true, "missing": [], "degraded": [] });
+    wait::until("it is ready, and nothing is wrong", async || {
+        let (status, text) = asked.get("/readyz").await;
+        status == StatusCode::OK && serde_json::from_str::<Value>(&text).unwrap() == all
+    })
+    .await;
     redis.freeze();
     wait::until("Redis is missed", async || asked.get("/readyz").await.1.contains("no keyspace notifications")).await;
     assert_eq!(asked.get("/readyz").await.0, StatusCode::OK, "orders close on time all the same");
@@ -121,4 +123,22 @@ async fn silent_callers_keep_nobody_from_asking_for_long() {
     let mut end = Vec::new();
     first.read_to_end(&mut end).await.ok();
     asked.daemon.stop().await;
+}
+
+/// Before it waits for anything.
+#[tokio::test]
+async fn a_token_file_that_can_not_be_used() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings_with(&redis).set("http.listen", format!("127.0.0.1:{}", ports::free()));
+    for (name, content, says) in [("missing", None, "No such file"), ("short", Some("hunter2"), "16 visible ASCII characters")] {
+        let folder = process::folder();
+        let file = folder.path().join(name);
+        if let Some(content) = content {
+            std::fs::write(&file, content).unwrap();
+        }
+        let refused = order_closer(&settings.clone().set("http.token_file", file.display().to_string()), &["run"]).await.expect_code(78);
+        assert!(refused.stderr.contains("http.token_file") && refused.stderr.contains(says), "{}", refused.stderr);
+        assert!(!refused.stderr.contains("hunter2"));
+    }
 }

@@ -1,0 +1,74 @@
+//! What the inbox has, and what it knows of orders: questions that change nothing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use super::Inbox;
+use crate::{close::lanes::Stage, order::OrderId};
+
+/// What keeps an overdue order from closing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Another transaction holds it, or what its closure needs.
+    Held,
+    /// The database has refused it, and it rests until its next try.
+    Resting,
+    /// Its key contradicts its row.
+    Disputed,
+    /// It was given up.
+    GivenUp,
+}
+
+impl Inbox {
+    /// How many ids wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let state = self.lock();
+        state.queued() + state.alone.len()
+    }
+
+    /// How many of them wait for nothing but a worker.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.lock().queued()
+    }
+
+    /// Whether so many different orders fail that no order can be closed.
+    #[must_use]
+    pub fn refuses_all(&self) -> bool {
+        self.lock().trouble.next_probe().is_some()
+    }
+
+    /// How many orders another transaction holds, and since when the oldest of them.
+    #[must_use]
+    pub fn held(&self) -> Option<(usize, Duration)> {
+        let state = self.lock();
+        state.alone.held_since().map(|since| (state.alone.held(), since.elapsed()))
+    }
+
+    /// What keeps those of these orders from closing for which something does.
+    #[must_use]
+    pub fn kept(&self, ids: &HashSet<&OrderId>) -> HashMap<OrderId, Kept> {
+        let state = self.lock();
+        let alone = state.alone.waiting().filter(|waiting| ids.contains(&waiting.pending.id));
+        let mut kept: HashMap<_, _> =
+            alone.map(|waiting| (waiting.pending.id.clone(), if waiting.held { Kept::Held } else { Kept::Resting })).collect();
+        let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
+            Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
+            Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
+            Stage::Hinted | Stage::Open | Stage::Settled(_) => None,
+        });
+        kept.extend(elsewhere);
+        kept
+    }
+
+    /// The orders that were tried in vain and wait for their next try, with the last try's reason; `true` for those that
+    /// another transaction holds.
+    #[must_use]
+    pub fn left(&self) -> Vec<(OrderId, String, bool)> {
+        let state = self.lock();
+        state.alone.waiting().map(|waiting| (waiting.pending.id.clone(), waiting.reason.clone(), waiting.held)).collect()
+    }
+}
