@@ -221,7 +221,8 @@ impl Pass {
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };
-        let workers = worker.spawn(config.close.workers);
+        let mut workers = JoinSet::new();
+        worker.spawn(config.close.workers, &mut workers);
         Self {
             store: Arc::clone(store),
             worker,

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{Instrument, debug, error, info, warn};
 
 use crate::{
     close::{
@@ -106,18 +106,17 @@ pub struct Worker {
 
 impl Worker {
     /// Starts so many workers for batches, those of the lane `alone`, and those who ask about orders before their batches.
-    pub fn spawn(&self, workers: usize) -> JoinSet<()> {
-        let mut running = JoinSet::new();
+    pub fn spawn(&self, workers: usize, running: &mut JoinSet<()>) {
         for (lane, workers) in [(Lane::Shared, workers), (Lane::Alone, ALONE)] {
             let places = Arc::new(Semaphore::new(workers));
             for _ in 0..workers + SLOW_ONES {
-                running.spawn(self.clone().run(lane, Arc::clone(&places)));
+                running.spawn(self.clone().run(lane, Arc::clone(&places)).in_current_span());
             }
         }
         for _ in 0..ASKERS {
-            running.spawn(asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance), Arc::clone(&self.gate), self.stop.clone()));
+            let asking = asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance), Arc::clone(&self.gate), self.stop.clone());
+            running.spawn(asking.in_current_span());
         }
-        running
     }
 
     /// Works until the inbox is closed; a batch in hand is finished first.

@@ -169,6 +169,15 @@ impl Status {
             Self::Text(text) => text.clone(),
         }
     }
+
+    /// The status as SQL has it.
+    #[must_use]
+    pub fn literal(&self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Text(text) => format!("'{text}'"),
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Status {
@@ -274,7 +283,7 @@ impl fmt::Display for ColumnName {
 }
 
 /// A table's name, with its schema if one is given; taken as written, not folded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName {
     /// The schema (MySQL: the database), if one is given.

@@ -8,7 +8,6 @@ use tracing::debug;
 
 use crate::{
     close::{Inbox, Outage, Why},
-    config::RULE,
     metric,
     ops::Measured,
     outbox::Counts,
@@ -66,11 +65,11 @@ impl Gauges {
             ("disputed", self.inbox.waits(Why::Disputed)),
         ];
         for (state, orders) in states {
-            metric::WAITING.set(orders as f64, &[RULE, state]);
+            metric::WAITING.set(orders as f64, &[self.store.rule().as_str(), state]);
         }
         let (others, fit) = self.peers.seen();
-        metric::PEERS.set(others as f64, &[RULE]);
-        metric::FIT.set(f64::from(u8::from(fit)), &[RULE]);
+        metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
+        metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
         metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
         metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts())), &[]);
     }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::{config::RULE, metric};
+use crate::{config::RuleName, metric};
 
 /// What goes over the table again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,19 +28,28 @@ impl Pass {
 
 /// The passes that ended well.
 #[derive(Debug, Default)]
-pub struct Passes(Mutex<[Option<Instant>; 2]>);
+pub struct Passes {
+    rule: RuleName,
+    last: Mutex<[Option<Instant>; 2]>,
+}
 
 impl Passes {
+    /// Those of a rule.
+    #[must_use]
+    pub fn of(rule: &RuleName) -> Self {
+        Self { rule: rule.clone(), last: Mutex::default() }
+    }
+
     /// One has ended well.
     pub fn ended(&self, pass: Pass) {
-        metric::PASSES.add(1, &[RULE, pass.name()]);
-        metric::LAST_PASS.now(&[RULE, pass.name()]);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize] = Some(Instant::now());
+        metric::PASSES.add(1, &[self.rule.as_str(), pass.name()]);
+        metric::LAST_PASS.now(&[self.rule.as_str(), pass.name()]);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize] = Some(Instant::now());
     }
 
     /// When it did so the last time; `None` before the first.
     #[must_use]
     pub fn last(&self, pass: Pass) -> Option<Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize]
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize]
     }
 }

@@ -55,6 +55,8 @@ mod slow_database;
 mod slow_redis;
 /// Started before its database, table, rights or login are there.
 mod starts;
+/// Several rules in one daemon.
+mod rules;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.
