@@ -67,7 +67,7 @@ pub(super) fn start(loaded: &Loaded) -> Result<Log, Failure> {
     match log.format {
         LogFormat::Text if is_journal() => logger.with_ansi(false).fmt_fields(OnOneLine).map_event_format(WithPriority).init(),
         LogFormat::Text => logger.with_ansi(io::stderr().is_terminal()).fmt_fields(OnOneLine).init(),
-        LogFormat::Json => logger.json().flatten_event(true).init(),
+        LogFormat::Json => logger.json().flatten_event(true).with_span_list(false).init(),
     }
     Ok(Log(queue))
 }

@@ -189,7 +189,7 @@ async fn a_dead_letter_is_one_rules() {
     order_closer(&settings, &["migrate"]).await.expect_code(0);
     let daemon = listening(&settings).await;
     take_orders(&shop).await;
-    let given_up = daemon.until_logged("given up").await;
+    let given_up = daemon.until_logged("is a dead letter").await;
     shop.until_status(1, CLOSED).await;
     daemon.stop().await;
     assert!(given_up.contains("transfer"), "{given_up}");
