@@ -19,7 +19,7 @@ pub use opening::open_and_rehearse;
 use crate::{
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
     config::Config,
-    ops::{Signals, Summaries},
+    ops::{ServiceManager, Signals, Summaries},
     outbox,
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
@@ -66,8 +66,9 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         "order-closer starts"
     );
     let serving = Serving::of(config)?;
+    let manager = ServiceManager::of_environment(config.database.timeout.get());
     let store = tokio::select! {
-        store = wait_for_store(config) => store?,
+        store = manager.watchdog().watch("start", wait_for_store(config, &manager)) => store?,
         () = signals.next() => return Ok(()),
     };
     info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
@@ -87,12 +88,14 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     }
     let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
-    let mut daemon = Daemon::start(config, serving, store, bounds)?;
+    let mut daemon = Daemon::start(config, serving, store, bounds, &manager)?;
+    manager.ready();
     tokio::select! {
         () = signals.next() => {}
         // Half a daemon would look alive to its service manager.
         bug = daemon.broken() => return Err(bug),
     }
+    manager.stopping().await;
     daemon.stop(config.shutdown.timeout.get(), &mut signals).await
 }
 
@@ -107,7 +110,13 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(config: &Config, serving: Option<Serving>, store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Result<Self, RunError> {
+    fn start(
+        config: &Config,
+        serving: Option<Serving>,
+        store: Arc<dyn Store>,
+        bounds: Arc<Bounds>,
+        manager: &ServiceManager,
+    ) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
@@ -186,12 +195,13 @@ impl Daemon {
         let clock =
             ClockWatch { store: Arc::clone(&store), bounds, inbox: Arc::clone(&inbox), commands: commands.clone(), stop: stop.clone() };
 
-        let workers = worker.spawn(config.close.workers);
+        let watchdog = manager.watchdog();
+        let workers = worker.spawn(config.close.workers, watchdog);
         let mut others = JoinSet::new();
         others.spawn(pauses.run());
         others.spawn(pacer.run());
-        others.spawn(look_ahead.run());
-        others.spawn(sweep.run());
+        others.spawn(watchdog.watch("look-ahead", look_ahead.run()));
+        others.spawn(watchdog.watch("sweep", sweep.run()));
         others.spawn(clock.run());
         others.spawn(listener.run());
         if let Some(serving) = serving {
@@ -200,7 +210,7 @@ impl Daemon {
                 inbox: Arc::clone(&inbox),
                 outage: Arc::clone(&outage),
                 gate: Arc::clone(&gate),
-                passes,
+                passes: Arc::clone(&passes),
                 commands: commands.clone(),
                 peers: Arc::clone(&peers),
                 subscribed: subscribed_rx.clone(),
@@ -214,14 +224,16 @@ impl Daemon {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             stats: Arc::clone(&stats),
-            outage,
+            outage: Arc::clone(&outage),
             gate: Arc::clone(&gate),
             stop: stop.clone(),
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
         outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
-        let summaries = Summaries { gate, stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
+        let summaries =
+            Summaries { gate, stats, inbox: Arc::clone(&inbox), outage, passes, store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
+        others.spawn(manager.clone().tell(summaries.clone(), stop.clone()));
         Ok(Self { store, inbox, summaries, stop, workers, others })
     }
 

@@ -12,8 +12,10 @@ use crate::{
     app::RunError,
     close::Reminder,
     config::Config,
+    ops::ServiceManager,
     store::{self, OpenError, Settings, Store, StoreError},
     trigger::LONGEST_READ,
+    watchdog,
 };
 
 /// For how long a rehearsal is tried again that meets locks, and after which pause.
@@ -59,7 +61,7 @@ async fn try_to_open(config: &Config, settings: Settings) -> Result<Arc<dyn Stor
 ///
 /// # Errors
 /// [`RunError::Configuration`] with what no server can mend.
-pub(super) async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
+pub(super) async fn wait_for_store(config: &Config, manager: &ServiceManager) -> Result<Arc<dyn Store>, RunError> {
     let mut pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(200))
         .with_max_delay(Duration::from_secs(2))
@@ -68,13 +70,14 @@ pub(super) async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, Ru
         .build();
     let mut waiting: Option<Waiting> = None;
     loop {
+        manager.starting("waiting for the database");
         let error = match open(config, Settings::of(config).reading_within(LONGEST_READ)).await {
             Ok(store) => return Ok(store),
             Err(error) => error,
         };
         let Some(cure) = error.cure() else { return Err(RunError::Configuration(unmendable(&error))) };
         waiting.get_or_insert_with(Waiting::new).say(&error, cure);
-        tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+        watchdog::waiting(tokio::time::sleep(pauses.next().unwrap_or_default())).await;
     }
 }
 

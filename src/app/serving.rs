@@ -62,6 +62,7 @@ impl Serving {
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
             outage: Arc::clone(&outage),
+            passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
             stop: stop.clone(),

@@ -23,6 +23,7 @@ use crate::{
     order::{OrderId, Printable, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
     trigger::{Pages, PauseWatch, Witness, accept_clock, compare_clocks, left_alone, since},
+    watchdog::Watchdog,
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -221,7 +222,7 @@ impl Pass {
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };
-        let workers = worker.spawn(config.close.workers);
+        let workers = worker.spawn(config.close.workers, &Watchdog::default());
         Self {
             store: Arc::clone(store),
             worker,

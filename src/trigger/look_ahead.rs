@@ -22,6 +22,7 @@ use crate::{
         slow::{self, Turns},
         witness::Witness,
     },
+    watchdog,
 };
 
 /// The shortest time between two looks.
@@ -63,14 +64,14 @@ impl LookAhead {
     async fn look_again_and_again(&self) {
         let ahead = self.settings.ahead.get();
         if ahead.is_zero() {
-            return std::future::pending().await;
+            return watchdog::waiting(std::future::pending()).await;
         }
         let pause = (ahead / 2).max(SHORTEST);
         let (mut away, mut was_slow, mut was_long) = (false, false, false);
         let (mut clock, mut took) = (DatabaseClock::default(), Duration::ZERO);
         let mut rest = Rest::new(pause);
         loop {
-            let _turn = if rest.is_slow() { Some(self.turns.take().await) } else { None };
+            let _turn = if rest.is_slow() { Some(watchdog::waiting(self.turns.take()).await) } else { None };
             let began = Instant::now();
             let looked = self.run_once(ahead + took.min(FURTHEST), &mut clock).await;
             took = began.elapsed();
@@ -88,6 +89,7 @@ impl LookAhead {
                     debug!(seen, "looked ahead");
                 }
                 Err(error) => {
+                    self.passes.failed(Pass::LookAhead, &error);
                     if !std::mem::replace(&mut away, true) {
                         warn!(%error, "the look-ahead failed, and what falls due is found when it is overdue; trying again");
                     }
@@ -102,7 +104,7 @@ impl LookAhead {
             }
             was_slow = rest.is_slow();
             let at = if was_slow { Instant::now() + rests } else { began + pause.max(took + SHORTEST) };
-            tokio::time::sleep_until(at).await;
+            watchdog::waiting(tokio::time::sleep_until(at)).await;
         }
     }
 

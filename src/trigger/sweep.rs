@@ -21,6 +21,7 @@ use crate::{
         rest::{Cost, Rest},
         slow::{self, Turns},
     },
+    watchdog,
 };
 
 /// The shortest rest, whoever asks, and when the database has failed.
@@ -82,7 +83,7 @@ impl Sweep {
         let mut rest = Rest::new(self.settings.every.get());
         let mut last = None;
         loop {
-            let _turn = if was_slow { self.turn(last).await } else { None };
+            let _turn = if was_slow { watchdog::waiting(self.turn(last)).await } else { None };
             let mut found = Found::default();
             let began = Instant::now();
             last = Some(began);
@@ -96,6 +97,7 @@ impl Sweep {
                     rest.after(&found.cost)
                 }
                 Err(error) => {
+                    self.passes.failed(Pass::Sweep, &error);
                     if !std::mem::replace(&mut away, true) {
                         warn!(%error, "the sweep failed; trying again");
                     }
@@ -112,7 +114,7 @@ impl Sweep {
                 slow::say(self.store.as_ref(), "sweep", length).await;
             }
             was_slow = rest.is_slow();
-            self.pause(length, was_slow.then_some(began), found.step_in).await;
+            watchdog::waiting(self.pause(length, was_slow.then_some(began), found.step_in)).await;
         }
     }
 
@@ -150,7 +152,7 @@ impl Sweep {
     async fn run_once(&self, found: &mut Found) -> Result<(), StoreError> {
         let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.settings.oldest.get()), self.settings.page);
         loop {
-            self.inbox.fewer_than(self.settings.page as usize).await;
+            watchdog::waiting(self.inbox.fewer_than(self.settings.page as usize)).await;
             let Some(page) = pages.next().await? else { return Ok(()) };
             found.cost.page(self.excess(&page).await);
             self.pass_on(&page, found).await;
@@ -184,7 +186,7 @@ impl Sweep {
                 continue;
             }
             while self.inbox.offer_found(row, Trigger::Sweep, page.asked) == Offer::Full {
-                self.inbox.space().await;
+                watchdog::waiting(self.inbox.space()).await;
             }
         }
     }
