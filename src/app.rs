@@ -3,6 +3,7 @@
 //! The only room that knows all the others.
 
 mod opening;
+mod reload;
 mod serving;
 
 use std::{sync::Arc, time::Duration};
@@ -15,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 pub use opening::open_and_rehearse;
+pub use reload::{Reader, Reread};
 
 use crate::{
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
-    config::Config,
-    ops::{ServiceManager, Signals, Summaries},
+    config::{Config, Live, Loaded},
+    ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox,
     redis::Commands,
     store::{self, Obstacle, Rehearsed, Store},
@@ -29,6 +31,7 @@ use crate::{
     },
 };
 use opening::wait_for_store;
+use reload::{LiveRule, Reloading};
 use serving::{Parts, Serving};
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
@@ -55,12 +58,14 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT. On SIGHUP it reads its configuration anew.
 ///
 /// # Errors
 /// Says why it can't begin, or that it was interrupted.
-pub async fn run(config: &Config) -> Result<(), RunError> {
-    let mut signals = Signals::new().map_err(|error| RunError::System(format!("signals can't be received: {error}")))?;
+pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
+    let config = &loaded.config;
+    let deaf = |error| RunError::System(format!("signals can't be received: {error}"));
+    let (mut signals, hangups) = (Signals::new().map_err(deaf)?, Hangups::new().map_err(deaf)?);
     info!(
         version = env!("CARGO_PKG_VERSION"), redis = %config.redis.url, database = %config.database.url, table = %config.orders.table,
         "order-closer starts"
@@ -88,10 +93,12 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
     }
     let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
-    let mut daemon = Daemon::start(config, serving, store, bounds, &manager)?;
+    let (mut daemon, live) = Daemon::start(config, serving, store, bounds, &manager)?;
     manager.ready();
+    let reloading = Reloading { hangups, read, manager: &manager, live };
     tokio::select! {
         () = signals.next() => {}
+        () = reloading.run(loaded) => {}
         // Half a daemon would look alive to its service manager.
         bug = daemon.broken() => return Err(bug),
     }
@@ -116,7 +123,7 @@ impl Daemon {
         store: Arc<dyn Store>,
         bounds: Arc<Bounds>,
         manager: &ServiceManager,
-    ) -> Result<Self, RunError> {
+    ) -> Result<(Self, reload::Live), RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
         let stats = Arc::new(Stats::default());
@@ -153,13 +160,14 @@ impl Daemon {
             stop: stop.clone(),
         };
         let turns = Arc::new(Turns::default());
+        let (sweep_settings, settings) = Live::new(config.sweep.clone());
         let passes = Arc::new(Passes::default());
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,
-            settings: config.sweep.clone(),
+            settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns: Arc::clone(&turns),
             stop: stop.clone(),
@@ -169,7 +177,7 @@ impl Daemon {
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
             bounds: Arc::clone(&bounds),
-            settings: config.sweep.clone(),
+            settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns,
             stop: stop.clone(),
@@ -192,8 +200,13 @@ impl Daemon {
             stop: stop.clone(),
         };
 
-        let clock =
-            ClockWatch { store: Arc::clone(&store), bounds, inbox: Arc::clone(&inbox), commands: commands.clone(), stop: stop.clone() };
+        let clock = ClockWatch {
+            store: Arc::clone(&store),
+            bounds: Arc::clone(&bounds),
+            inbox: Arc::clone(&inbox),
+            commands: commands.clone(),
+            stop: stop.clone(),
+        };
 
         let watchdog = manager.watchdog();
         let workers = worker.spawn(config.close.workers, watchdog);
@@ -204,6 +217,7 @@ impl Daemon {
         others.spawn(watchdog.watch("sweep", sweep.run()));
         others.spawn(clock.run());
         others.spawn(listener.run());
+        let access = serving.as_ref().map(Serving::access);
         if let Some(serving) = serving {
             let parts = Parts {
                 store: Arc::clone(&store),
@@ -215,8 +229,9 @@ impl Daemon {
                 peers: Arc::clone(&peers),
                 subscribed: subscribed_rx.clone(),
                 requests,
+                sweep: settings,
             };
-            serving.start(config, parts, &stop, &mut others);
+            serving.start(parts, &stop, &mut others);
         }
         others.spawn(peers.run(Heart {
             config: config.clone(),
@@ -229,12 +244,14 @@ impl Daemon {
             stop: stop.clone(),
         }));
         others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
-        outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
+        let relays = outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
+        let rules = vec![LiveRule { store: Arc::clone(&store), inbox: Arc::clone(&inbox), bounds }];
+        let live = reload::Live { sweep: sweep_settings, rules, access, relays };
         let summaries =
             Summaries { gate, stats, inbox: Arc::clone(&inbox), outage, passes, store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
         others.spawn(manager.clone().tell(summaries.clone(), stop.clone()));
-        Ok(Self { store, inbox, summaries, stop, workers, others })
+        Ok((Self { store, inbox, summaries, stop, workers, others }, live))
     }
 
     /// Waits for a part of the daemon to end, as none does unless it panics.

@@ -4,9 +4,11 @@
 //! as it is read, by the types in `values` and `urls`, so an error names the key, what it found, what
 //! would be right and where the value was set. Unknown keys are errors.
 
+mod changes;
 mod events;
 mod explain;
 mod http;
+mod live;
 mod load;
 mod optional;
 mod rule;
@@ -17,9 +19,11 @@ mod values;
 mod variables;
 mod verb;
 
+pub use changes::{Changes, LIVE};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
+pub use live::Live;
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
 pub use rule::{Names, RULE, Rule};
 pub use secret::Secret;

@@ -13,6 +13,6 @@ pub use gauges::Gauges;
 pub use metrics::Measured;
 pub use overdue::Overdues;
 pub use readiness::{Readiness, Ready};
-pub use signals::Signals;
+pub use signals::{Hangups, Signals};
 pub use summary::Summaries;
 pub use systemd::ServiceManager;

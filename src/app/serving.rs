@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Gate, Inbox, Outage, Requests},
-    config::Config,
+    config::{Config, Live, Sweep},
     http::{self, Access, Desk},
     ops::{Gauges, Measured, Overdues, Readiness},
     redis::Commands,
@@ -39,6 +39,7 @@ pub(super) struct Parts {
     pub(super) peers: Arc<Membership>,
     pub(super) subscribed: watch::Receiver<bool>,
     pub(super) requests: Requests,
+    pub(super) sweep: Live<Sweep>,
 }
 
 impl Serving {
@@ -53,10 +54,14 @@ impl Serving {
         Ok(Some(Self { address, access, measured }))
     }
 
+    /// Who may ask.
+    pub(super) fn access(&self) -> Access {
+        self.access.clone()
+    }
+
     /// Begins to serve.
-    pub(super) fn start(self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests } = parts;
-        let oldest = config.sweep.oldest.get();
+    pub(super) fn start(self, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
+        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
@@ -67,15 +72,20 @@ impl Serving {
             subscribed: subscribed.clone(),
             stop: stop.clone(),
         };
-        let overdues =
-            Overdues { store: Arc::clone(&store), inbox: Arc::clone(&inbox), gate: Arc::clone(&gate), oldest, stop: stop.clone() };
+        let overdues = Overdues {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
+            sweep: sweep.clone(),
+            stop: stop.clone(),
+        };
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             outage,
             gate,
             passes,
-            looks_ahead: !config.sweep.ahead.get().is_zero(),
+            sweep: sweep.clone(),
             commands,
             peers,
             subscribed,
@@ -84,7 +94,7 @@ impl Serving {
         let desk = Desk {
             runtime: Handle::current(),
             readers: Arc::new(Semaphore::new(http::READERS)),
-            oldest,
+            sweep,
             readiness: Arc::new(readiness),
             measured: self.measured,
             requests: Arc::new(requests),
