@@ -5,9 +5,15 @@
 
 mod line;
 mod opening;
+mod reload;
 mod serving;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     sync::watch,
@@ -18,18 +24,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info, warn};
 
 pub use opening::open_and_rehearse;
+pub use reload::{Reader, Reread};
 
 use crate::{
     close::Bounds,
-    config::Config,
-    ops::Signals,
+    config::{Config, Live, Loaded},
+    ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox,
     redis::Commands,
     store::Sharing,
     trigger::{ClockWatch, Listener, Listening, compare_clocks},
+    watchdog,
 };
 use line::{Common, Line, span_of};
 use opening::{Opened, Unfit, wait_for_store};
+use reload::{LiveRule, Reloading};
 use serving::Serving;
 
 /// How often the server's time zone is asked for.
@@ -58,12 +67,14 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT. On SIGHUP it reads its configuration anew.
 ///
 /// # Errors
 /// Says why it can't begin, or that it was interrupted.
-pub async fn run(config: &Config) -> Result<(), RunError> {
-    let mut signals = Signals::new().map_err(|error| RunError::System(format!("signals can't be received: {error}")))?;
+pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
+    let config = &loaded.config;
+    let deaf = |error| RunError::System(format!("signals can't be received: {error}"));
+    let (mut signals, hangups) = (Signals::new().map_err(deaf)?, Hangups::new().map_err(deaf)?);
     let rules = config.of_each_rule();
     for config in &rules {
         let _rule = span_of(config).entered();
@@ -73,28 +84,35 @@ pub async fn run(config: &Config) -> Result<(), RunError> {
         );
     }
     let serving = Serving::of(config)?;
+    let manager = ServiceManager::of_environment(config.database.timeout.get());
     let sharing = Sharing::between(rules.len());
     let mut opening = JoinSet::new();
     for config in rules {
         let span = span_of(&config);
-        opening.spawn(wait_for_store(config, sharing.clone()).instrument(span));
+        opening.spawn(manager.watchdog().watch("start", wait_for_store(config, sharing.clone(), manager.clone()).instrument(span)));
     }
     let first = tokio::select! {
         first = opened_at_start(&mut opening) => first?,
         () = signals.next() => return Ok(()),
     };
-    let mut daemon = Daemon::start(config, serving, first).await?;
+    let mut daemon = Daemon::start(config, serving, first, &manager).await?;
+    manager.ready();
+    let mut reloading = pin!(Reloading { hangups, read, manager: &manager, live: Arc::clone(&daemon.live) }.run(loaded));
     loop {
         tokio::select! {
             () = signals.next() => break,
+            () = &mut reloading => {}
             // Half a daemon would look alive to its service manager.
             bug = daemon.broken() => return Err(bug),
             Some(opened) = opening.join_next() => match opened.map_err(|error| RunError::Bug(error.to_string()))? {
                 Ok(opened) => daemon.add(opened)?,
-                Err(unfit) => drop(opening.spawn(try_again(unfit, sharing.clone()))),
+                Err(unfit) => {
+                    opening.spawn(manager.watchdog().watch("start", try_again(unfit, sharing.clone(), manager.clone())));
+                }
             },
         }
     }
+    manager.stopping().await;
     daemon.stop(config.shutdown.timeout.get(), &mut signals).await
 }
 
@@ -115,11 +133,11 @@ async fn opened_at_start(opening: &mut JoinSet<Result<Opened, Unfit>>) -> Result
 }
 
 /// Says that a rule does not fit its table, and tries it again after a while: others close orders meanwhile.
-async fn try_again(Unfit { config, reason }: Unfit, sharing: Sharing) -> Result<Opened, Unfit> {
+async fn try_again(Unfit { config, reason }: Unfit, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
     let span = span_of(&config);
     span.in_scope(|| error!(reason, again_in_s = UNFIT_AGAIN.as_secs(), "no order of this rule is closed: it does not fit its table"));
-    tokio::time::sleep(UNFIT_AGAIN).await;
-    wait_for_store(config, sharing).instrument(span).await
+    watchdog::waiting(tokio::time::sleep(UNFIT_AGAIN)).await;
+    wait_for_store(config, sharing, manager).instrument(span).await
 }
 
 /// Everything that runs.
@@ -132,18 +150,23 @@ struct Daemon {
     tables: BTreeMap<String, String>,
     lines: Vec<Line>,
     listening: watch::Sender<Vec<Listening>>,
+    summaries: watch::Sender<Vec<Summaries>>,
+    live: Arc<Mutex<reload::Live>>,
     workers: JoinSet<()>,
     others: JoinSet<()>,
 }
 
 impl Daemon {
-    async fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>) -> Result<Self, RunError> {
+    async fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>, manager: &ServiceManager) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         let stop = CancellationToken::new();
         let (subscribed, subscribed_rx) = watch::channel(false);
         let (listening, rules) = watch::channel(Vec::new());
         let (closed, _) = watch::channel(());
+        let (summaries, told) = watch::channel(Vec::new());
+        let (sweep, settings) = Live::new(config.sweep.clone());
+        let live = reload::Live { sweep, bounds: Arc::clone(&bounds), rules: Vec::new(), access: serving.as_ref().map(Serving::access), relays: Vec::new() };
         let mut others = JoinSet::new();
         if let Some(Opened { store, .. }) = first.first() {
             compare_clocks(store.as_ref(), &config.redis, &bounds).await;
@@ -158,10 +181,20 @@ impl Daemon {
         }
         let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
         others.spawn(listener.run());
-        let common = Common { commands, bounds, subscribed: subscribed_rx, closed, stop };
-        let workers = JoinSet::new();
-        let mut daemon =
-            Self { config: config.clone(), common, serving, tables: BTreeMap::new(), lines: Vec::new(), listening, workers, others };
+        others.spawn(manager.clone().tell(told, stop.clone()));
+        let common = Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
+        let mut daemon = Self {
+            config: config.clone(),
+            common,
+            serving,
+            tables: BTreeMap::new(),
+            lines: Vec::new(),
+            listening,
+            summaries,
+            live: Arc::new(Mutex::new(live)),
+            workers: JoinSet::new(),
+            others,
+        };
         first.into_iter().try_for_each(|opened| daemon.add(opened))?;
         Ok(daemon)
     }
@@ -172,7 +205,8 @@ impl Daemon {
         match self.tables.get(&table) {
             None => {
                 let Common { closed, stop, .. } = &self.common;
-                outbox::spawn(&self.config, &opened.store, &closed.subscribe(), stop, &mut self.others).map_err(RunError::Configuration)?;
+                let relays = outbox::spawn(&self.config, &opened.store, &closed.subscribe(), stop, &mut self.others);
+                self.live().relays.extend(relays.map_err(RunError::Configuration)?);
                 self.tables.insert(table, name);
             }
             Some(other) if *other == name => {}
@@ -184,9 +218,15 @@ impl Daemon {
             }
         }
         let line = Line::start(opened, &self.common, self.serving.as_ref(), (&mut self.workers, &mut self.others));
+        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
         self.listening.send_modify(|rules| rules.push(line.listening.clone()));
+        self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);
         Ok(())
+    }
+
+    fn live(&self) -> MutexGuard<'_, reload::Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a part of the daemon to end, as none does unless it panics.

@@ -4,10 +4,12 @@
 //! as it is read, by the types in `values` and `urls`, so an error names the key, what it found, what
 //! would be right and where the value was set. Unknown keys are errors.
 
+mod changes;
 mod events;
 mod explain;
 mod http;
 mod key_prefix;
+mod live;
 mod load;
 mod optional;
 mod rule;
@@ -19,10 +21,12 @@ mod values;
 mod variables;
 mod verb;
 
+pub use changes::{Changes, LIVE};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
+pub use live::Live;
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
 pub use rule::{Names, Rival, Rule};
 pub use rules::{RuleName, RuleSettings, Which};

@@ -184,6 +184,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// belong to the runtime that uses them first, and are closed when they are dropped.
     fn outbox_apart(&self, connections: usize) -> Outbox;
 
+    /// Records further closures for the targets of these settings; what is recorded stays as it is.
+    fn set_targets(&self, events: &Events);
+
     /// Closes all connections.
     async fn close(&self);
 }

@@ -16,13 +16,14 @@ use super::{
 };
 use crate::{
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
-    config::Config,
+    config::{Config, Live, Sweep as SweepSettings},
     ops::Summaries,
     redis::Commands,
     store::Store,
     trigger::{
         Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
     },
+    watchdog::Watchdog,
 };
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
@@ -34,10 +35,13 @@ const LATER: usize = 65_536;
 pub(super) struct Common {
     pub(super) commands: Commands,
     pub(super) bounds: Arc<Bounds>,
+    /// How the table is gone over.
+    pub(super) sweep: Live<SweepSettings>,
     /// Whether there is a confirmed subscription.
     pub(super) subscribed: watch::Receiver<bool>,
     /// Changes when orders were closed.
     pub(super) closed: watch::Sender<()>,
+    pub(super) watchdog: Watchdog,
     pub(super) stop: CancellationToken,
 }
 
@@ -68,7 +72,7 @@ impl Line {
         let span = span_of(&config);
         let inside = span.clone();
         let _inside = inside.enter();
-        let Common { commands, bounds, subscribed, closed, stop } = common;
+        let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop } = common;
         let rule = config.which.name.clone();
         let commands = commands.of(&config.redis.key_prefix);
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
@@ -108,7 +112,7 @@ impl Line {
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,
-            settings: config.sweep.clone(),
+            settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns: Arc::clone(&turns),
             stop: stop.clone(),
@@ -118,7 +122,7 @@ impl Line {
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
             bounds: Arc::clone(bounds),
-            settings: config.sweep.clone(),
+            settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns,
             stop: stop.clone(),
@@ -131,12 +135,12 @@ impl Line {
             stop.clone(),
         );
         let listening = Listening { keys, inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
-        worker.spawn(config.close.workers, workers);
+        worker.spawn(config.close.workers, watchdog, workers);
         let mut spawn = |part: futures::future::BoxFuture<'static, ()>| drop(others.spawn(part.in_current_span()));
         spawn(Box::pin(pauses.run()));
         spawn(Box::pin(pacer.run()));
-        spawn(Box::pin(look_ahead.run()));
-        spawn(Box::pin(sweep.run()));
+        spawn(Box::pin(watchdog.watch("look-ahead", look_ahead.run())));
+        spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
         spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
         spawn(Box::pin(Arc::clone(&peers).run(Heart {
@@ -153,6 +157,8 @@ impl Line {
             gate: Arc::clone(&gate),
             stats,
             inbox: Arc::clone(&inbox),
+            outage: Arc::clone(&outage),
+            passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
         };
@@ -168,8 +174,9 @@ impl Line {
                 peers,
                 subscribed: subscribed.clone(),
                 requests,
+                sweep: settings.clone(),
             };
-            serving.add(&config, parts, stop, others);
+            serving.add(parts, stop, others);
         }
         Self { store, inbox, listening, summaries, span }
     }

@@ -11,8 +11,10 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::Reminder,
     config::Config,
+    ops::ServiceManager,
     store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Sharing, Store, StoreError},
     trigger::{LONGEST_READ, claimed_twice},
+    watchdog,
 };
 
 /// For how long a rehearsal is tried again that meets locks, and after which pause.
@@ -73,7 +75,7 @@ pub(super) struct Unfit {
 ///
 /// # Errors
 /// [`Unfit`] with what no server can mend.
-pub(super) async fn wait_for_store(config: Config, sharing: Sharing) -> Result<Opened, Unfit> {
+pub(super) async fn wait_for_store(config: Config, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
     let mut pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(200))
         .with_max_delay(Duration::from_secs(2))
@@ -82,6 +84,7 @@ pub(super) async fn wait_for_store(config: Config, sharing: Sharing) -> Result<O
         .build();
     let mut waiting: Option<Waiting> = None;
     loop {
+        manager.starting("waiting for the database");
         let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&sharing);
         let error = match open(&config, settings).await {
             Ok(store) => return examined(config, store).await,
@@ -89,7 +92,7 @@ pub(super) async fn wait_for_store(config: Config, sharing: Sharing) -> Result<O
         };
         let Some(cure) = error.cure() else { return Err(Unfit { reason: unmendable(&error), config }) };
         waiting.get_or_insert_with(Waiting::new).say(&error, cure);
-        tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+        watchdog::waiting(tokio::time::sleep(pauses.next().unwrap_or_default())).await;
     }
 }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Gate, Inbox, Outage, Requests},
-    config::Config,
+    config::{Config, Live, Sweep},
     http::{self, Access, Desk},
     ops::{Gauges, Measured, Overdues, Readiness},
     redis::Commands,
@@ -47,6 +47,7 @@ pub(super) struct Parts {
     pub(super) peers: Arc<Membership>,
     pub(super) subscribed: watch::Receiver<bool>,
     pub(super) requests: Requests,
+    pub(super) sweep: Live<Sweep>,
 }
 
 impl Serving {
@@ -61,21 +62,31 @@ impl Serving {
         Ok(Some(Self { address, access, measured, free: AtomicBool::new(true) }))
     }
 
+    /// Who may ask.
+    pub(super) fn access(&self) -> Access {
+        self.access.clone()
+    }
+
     /// Tells of one more rule.
-    pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests } = parts;
-        let oldest = config.sweep.oldest.get();
+    pub(super) fn add(&self, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
+        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
             outage: Arc::clone(&outage),
+            passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
             stop: stop.clone(),
         };
-        let overdues =
-            Overdues { store: Arc::clone(&store), inbox: Arc::clone(&inbox), gate: Arc::clone(&gate), oldest, stop: stop.clone() };
+        let overdues = Overdues {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
+            sweep: sweep.clone(),
+            stop: stop.clone(),
+        };
         running.spawn(gauges.run());
         running.spawn(overdues.run());
         if !self.free.swap(false, Ordering::Relaxed) {
@@ -87,7 +98,7 @@ impl Serving {
             outage,
             gate,
             passes,
-            looks_ahead: !config.sweep.ahead.get().is_zero(),
+            sweep: sweep.clone(),
             commands,
             peers,
             subscribed,
@@ -96,7 +107,7 @@ impl Serving {
         let desk = Desk {
             runtime: Handle::current(),
             readers: Arc::new(Semaphore::new(http::READERS)),
-            oldest,
+            sweep,
             readiness: Arc::new(readiness),
             measured: self.measured.clone(),
             requests: Arc::new(requests),

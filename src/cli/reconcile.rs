@@ -23,6 +23,7 @@ use crate::{
     order::{OrderId, Printable, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
     trigger::{Pages, PauseWatch, Witness, accept_clock, compare_clocks, left_alone, since},
+    watchdog::Watchdog,
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -222,7 +223,7 @@ impl Pass {
             stop: CancellationToken::new(),
         };
         let mut workers = JoinSet::new();
-        worker.spawn(config.close.workers, &mut workers);
+        worker.spawn(config.close.workers, &Watchdog::default(), &mut workers);
         Self {
             store: Arc::clone(store),
             worker,

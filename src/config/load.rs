@@ -26,7 +26,7 @@ pub struct Loaded {
     /// The settings.
     pub config: Config,
     /// All as it was written, with its secrets.
-    figment: Figment,
+    pub(super) figment: Figment,
     has_file: bool,
 }
 

@@ -53,7 +53,7 @@ pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<Pa
         match rate {
             Some(0) => Err(Refusal::new(StatusCode::BAD_REQUEST, "a rate is a whole number of orders a second, above 0")),
             Some(rate) => {
-                let overdue = desk.store.count(Window::overdue(desk.oldest)).await.map_err(unavailable)?.orders;
+                let overdue = desk.store.count(Window::overdue(desk.sweep.get().oldest.get())).await.map_err(unavailable)?.orders;
                 outbox.pause(&wanted, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
             }
             None => outbox.unpause(&wanted).await.map(drop).map_err(unavailable),

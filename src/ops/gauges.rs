@@ -12,7 +12,7 @@ use crate::{
     ops::Measured,
     outbox::Counts,
     store::{Store, StoreError},
-    trigger::Membership,
+    trigger::{Membership, Passes},
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -32,6 +32,8 @@ pub struct Gauges {
     pub peers: Arc<Membership>,
     /// Whether the database can be used.
     pub outage: Arc<Outage>,
+    /// Whether look-ahead and sweep find it.
+    pub passes: Arc<Passes>,
     /// What waits for targets.
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
@@ -71,7 +73,7 @@ impl Gauges {
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
         metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
         metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
-        metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts())), &[]);
+        metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts() && !self.passes.are_unreachable())), &[]);
     }
 
     async fn count_events_once(&self) -> Result<(), StoreError> {

@@ -14,11 +14,14 @@ use std::{
 use sqlx::{Database, SqlSafeStr, SqlStr, pool::PoolConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
 
-use crate::store::{
-    StoreError,
-    dialect::{Dialect, sorted},
-    driver::{Driver, Value},
-    statement::Statement,
+use crate::{
+    store::{
+        StoreError,
+        dialect::{Dialect, sorted},
+        driver::{Driver, Value},
+        statement::Statement,
+    },
+    watchdog,
 };
 
 /// How much longer than its limit a statement is waited for: a server that ends it by itself keeps no lock of it.
@@ -100,6 +103,7 @@ impl<D: Dialect> Session<D> {
     {
         self.busy = true;
         let answer = tokio::time::timeout(self.timeout + GRACE, work(&mut self.connection)).await;
+        watchdog::turned();
         let Ok(result) = answer else {
             return Err(StoreError::timed_out(self.timeout));
         };

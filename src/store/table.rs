@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
-    config::RuleName,
+    config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
         Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
@@ -44,6 +44,8 @@ pub(super) struct Table<D: Dialect> {
     settings: Settings,
     unpaid: Vec<String>,
     outbox: Outbox,
+    /// Who records events in transactions to come.
+    recorder: watch::Sender<Option<Arc<Recorder>>>,
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
@@ -58,7 +60,6 @@ struct Schema<D: Dialect> {
     fragments: Fragments,
     statements: Statements<D::List>,
     own: OwnTables,
-    recorder: Option<Arc<Recorder>>,
 }
 
 impl<D: Dialect> Schema<D> {
@@ -70,7 +71,7 @@ impl<D: Dialect> Schema<D> {
             None => OwnTables::find(session, fragments.words.clone(), &settings.rule.name).await?,
         };
         let statements = Statements::new::<D>(&table, &fragments, &settings.rule, &own)?;
-        Ok(Self { table, fragments, statements, recorder: own.recorder(&settings.events), own })
+        Ok(Self { table, fragments, statements, own })
     }
 }
 
@@ -85,6 +86,7 @@ impl<D: Dialect> Table<D> {
             connections.change_options(|options| dialect.keeping_zone(options));
         }
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
+        let recorder = watch::Sender::new(schema.own.recorder(&settings.events));
         let unpaid = settings.rule.unpaid_texts();
         let schema = watch::Sender::new(Arc::new(schema));
         Ok(Self {
@@ -94,6 +96,7 @@ impl<D: Dialect> Table<D> {
             settings,
             unpaid,
             outbox,
+            recorder,
             identity,
             halt: Halt::default(),
             fails_on_payloads: Arc::default(),
@@ -205,7 +208,8 @@ impl<D: Dialect> Store for Table<D> {
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
         self.halt.pass()?;
         let session = self.connections.begin(limits).await?;
-        Ok(Box::new(Open::new(session, self.schema(), Arc::clone(&self.fails_on_payloads))))
+        let recorder = self.recorder.borrow().clone();
+        Ok(Box::new(Open::new(session, self.schema(), recorder, Arc::clone(&self.fails_on_payloads))))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -308,6 +312,10 @@ impl<D: Dialect> Store for Table<D> {
 
     fn outbox_apart(&self, connections: usize) -> Outbox {
         self.outbox.over(self.connections.apart(connections))
+    }
+
+    fn set_targets(&self, events: &Events) {
+        self.recorder.send_replace(self.schema().own.recorder(events));
     }
 
     async fn close(&self) {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     close::{Bounds, Closed, Inbox, Looked, Outcome},
-    config::{Retry, RuleName, Sweep as Settings},
+    config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
         Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction,
@@ -130,6 +130,8 @@ impl Store for Table {
         unimplemented!()
     }
 
+    fn set_targets(&self, _events: &Events) {}
+
     async fn begin(&self, _limits: Limits) -> Result<Box<dyn Transaction>, StoreError> {
         unimplemented!()
     }
@@ -210,6 +212,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
     let inbox = Arc::new(Inbox::new(10_000, Retry::default()));
     let (stop, closed) = (CancellationToken::new(), Arc::<Mutex<BTreeMap<u32, (i64, i64)>>>::default());
     let settings = Settings { ahead: Duration::from_secs(ahead).into(), ..Settings::default() };
+    let (_, settings) = Live::new(settings);
     let (upcoming, seen) = mpsc::channel(8);
     let turns = Arc::new(Turns::default());
     let store: Arc<dyn Store> = table.clone();
