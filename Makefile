@@ -22,7 +22,7 @@ FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connec
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
-	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl,the tests start private servers of their own)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl sqlite3=sqlite3,the tests start private servers of their own)
 	$(call if_installed,fmt,rustfmt,--check)
 	$(call if_installed,clippy,clippy,--all-targets -- -D warnings)
 	$(call with_servers,$(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))

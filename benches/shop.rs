@@ -72,7 +72,7 @@ impl Shop {
                 "DROP TABLE IF EXISTS orders; DROP TABLE IF EXISTS order_items; DROP TABLE IF EXISTS inventory;
                  CREATE TABLE orders (order_no bigint PRIMARY KEY, status {status} NOT NULL, expires_at {time} NOT NULL,
                      closed_at {time} NULL, closures integer NOT NULL);
-                 CREATE INDEX orders_unpaid ON orders {due};
+                 CREATE INDEX order_closer_due ON orders {due};
                  CREATE TABLE order_items (order_no bigint NOT NULL, sku bigint NOT NULL, quantity integer NOT NULL);
                  CREATE INDEX order_items_of ON order_items (order_no);
                  CREATE TABLE inventory (sku bigint PRIMARY KEY, available bigint NOT NULL);"
