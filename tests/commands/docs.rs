@@ -118,6 +118,33 @@ fn every_link_leads_somewhere() {
     assert!(checked > 100 && wrong.is_empty(), "{checked} links, of which these lead nowhere: {wrong:#?}");
 }
 
+/// `a/{b,c}.rs` names two.
+fn each_of(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (among, after))) => among.split(',').map(|one| format!("{before}{one}{after}")).collect(),
+        None => vec![path.to_owned()],
+    }
+}
+
+#[test]
+fn every_file_that_is_named_exists() {
+    let mut named = 0;
+    for page in pages() {
+        for code in page.split().1 {
+            let Code::Span(text) = code else { continue };
+            let is_path = ["benches/", "config/", "docs/", "examples/", "src/", "tests/"].iter().any(|folder| text.starts_with(folder));
+            if !is_path || text.contains(char::is_whitespace) {
+                continue;
+            }
+            for path in each_of(&text) {
+                assert!(root().join(&path).exists(), "{}: {path}", page.name());
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
 /// A page that is in neither can't be found. In the book, a link to Markdown that is not in it leads nowhere.
 #[test]
 fn the_index_and_the_book_have_every_page() {
