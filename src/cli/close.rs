@@ -9,7 +9,7 @@ use crate::{
     app::open_and_rehearse,
     cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead, witness},
     close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Requested, Requests, UNDONE},
-    config::{Config, Span},
+    config::Config,
     order::{OrderId, Printable},
     trigger::{PauseWatch, compare_clocks},
 };
@@ -61,7 +61,7 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
 
 /// What to say of an order whose key contradicts its row.
 fn waits(id: &OrderId, time: Duration) -> String {
-    let time = Span::from(Duration::from_secs(time.as_secs()));
+    let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
     format!("{id}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)")
 }
 

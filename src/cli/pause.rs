@@ -73,7 +73,7 @@ pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
             let overdue = overdue(config, store.as_ref()).await?;
             let length = time_for(overdue, rate);
             outbox.pause(&wanted, Some(length), Some(rate)).await?;
-            let seconds = Span::from(Duration::from_secs(length.as_secs()));
+            let seconds = humantime::format_duration(Duration::from_secs(length.as_secs()));
             format!("closing goes on, at {rate} orders a second for {seconds}: {overdue} are overdue")
         }
     };
@@ -108,7 +108,7 @@ fn line(pause: Option<&Pause>) -> String {
         Some(Pause { left, reason, who, since, .. }) => {
             let left = left.map_or_else(
                 || "until `order-closer resume`".to_owned(),
-                |left| format!("for another {}", Span::from(Duration::from_secs(left.as_secs()))),
+                |left| format!("for another {}", humantime::format_duration(Duration::from_secs(left.as_secs()))),
             );
             format!("paused since {} {left}, by {}: {}", rfc3339(*since), Printable(who), Printable(reason))
         }
