@@ -29,6 +29,17 @@ impl Span {
     }
 }
 
+/// In nanoseconds.
+const UNITS: [(&str, u128); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
 impl From<Duration> for Span {
     fn from(time: Duration) -> Self {
         Self(time)
@@ -73,9 +84,22 @@ impl From<Span> for String {
     }
 }
 
+/// As it is written in settings: "90d", "1h 30m". humantime counts months of 30.44 days.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
+        let mut rest = self.0.as_nanos();
+        if rest == 0 {
+            return f.write_str("0s");
+        }
+        let mut gap = "";
+        for (unit, length) in UNITS {
+            if rest >= length {
+                write!(f, "{gap}{}{unit}", rest / length)?;
+                gap = " ";
+            }
+            rest %= length;
+        }
+        Ok(())
     }
 }
 
