@@ -1,4 +1,4 @@
-//! Who may ask what: without the token probes and metrics only.
+//! Who may ask what, and how often: without the token probes and metrics only, which are limited for nobody.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,12 +10,15 @@ use axum::{
 };
 use subtle::ConstantTimeEq;
 
-use super::Refusal;
+use super::{Refusal, limits::Limits};
 use crate::config::{Http, Token};
 
-/// The token, if there is one.
+/// The token, if there is one, and how often who may ask.
 #[derive(Debug, Clone)]
-pub struct Access(Option<Arc<Token>>);
+pub struct Access {
+    token: Option<Arc<Token>>,
+    limits: Arc<Limits>,
+}
 
 impl Access {
     /// As the configuration says, with its file read.
@@ -29,19 +32,20 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self(token.map(Arc::new)))
+        Ok(Self { token: token.map(Arc::new), limits: Arc::default() })
     }
 
     fn admits(&self, request: &Request) -> Result<(), Refusal> {
-        let Some(token) = &self.0 else {
+        let Some(token) = &self.token else {
             let reason = "nothing of this is served without a token in the configuration (http.token_file)";
             return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
         };
         let given = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         // As long as it takes to compare all of it, however much is right.
         if given.is_some_and(|given| bool::from(given.ct_eq(token.bytes()))) {
-            return Ok(());
+            return self.limits.admit();
         }
+        self.limits.admit_stranger()?;
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "this needs the header Authorization: Bearer with the token of http.token_file"))
     }
 }
