@@ -18,7 +18,7 @@ pub use key::{Key, KeyState};
 
 use crate::{
     close::{Bounds, Inbox},
-    config::{Config, Disputed, RULE, Rule},
+    config::{Config, Disputed, Rule, Span},
     order::OrderId,
     outbox::{Event, Letter, PauseStatus, Recorded},
     redis::Commands,
@@ -181,7 +181,7 @@ impl Explainer {
     /// Who explains orders in this store; Redis is asked within `limit`.
     #[must_use]
     pub fn of(config: &Config, store: &Arc<dyn Store>, bounds: Arc<Bounds>, redis: Result<Commands, String>, limit: Duration) -> Self {
-        let plus = config.orders.deadline.plus.map(crate::config::Span::get);
+        let plus = config.orders.deadline.plus.map(Span::get);
         Self {
             rule: Arc::new(Rule::of(config)),
             oldest: config.sweep.oldest.get(),
@@ -235,9 +235,4 @@ pub fn read_id(store: &dyn Store, rule: &Rule, text: &str) -> Result<OrderId, St
         let hint = without.map_or_else(String::new, |rest| format!("; {text:?} is its key, and {rest} its id"));
         format!("{text:?} can't be an order of {}: it {reason}; {} is {}{hint}", rule.table, column.name, column.type_name)
     })
-}
-
-/// The rule of all of them.
-const fn rule() -> &'static str {
-    RULE
 }

@@ -55,7 +55,7 @@ fn show(explanation: &Explanation) {
         (KeyState::Expires | KeyState::Unknown, _) => row("key", &format!("{}: not known", Printable(&key.name))),
     }
     if let Some(verdict) = explanation.verdict {
-        row("verdict", &format!("{verdict}, if nobody holds its row"));
+        row("verdict", if verdict == "close" { "close, if nobody holds its row" } else { verdict });
     }
     if let Some(pause) = pause.as_ref().filter(|pause| pause.paused) {
         let (who, reason) = (pause.who.as_deref().unwrap_or_default(), pause.reason.as_deref().unwrap_or_default());

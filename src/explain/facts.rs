@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::{Explainer, Explanation, Key, KeyState, Next, State, rule, sentence::moment, story::Story};
+use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment, story::Story};
 use crate::{
     close::{Kept, KeptBy, Pending},
-    config::Disputed,
+    config::{Disputed, RULE},
     order::{OrderId, Row, Trigger, Verdict, rfc3339},
     outbox::{Event, Pause},
     store::Inspected,
@@ -219,22 +219,22 @@ impl<'e> Facts<'e> {
 
     pub(super) fn explanation(self) -> Explanation {
         let state = self.state();
-        let rule_of = &self.explainer.rule;
+        let rule = &self.explainer.rule;
         let (sentence, next, to_do, notes) = (self.sentence(state), self.next(state), self.to_do(state), self.notes(state));
         let found = self.row();
         let row = found.map(|found| &found.row);
-        let plus = rule_of.deadline.plus.map_or_else(String::new, |plus| format!(" plus {plus}"));
+        let plus = rule.deadline.plus.map_or_else(String::new, |plus| format!(" plus {plus}"));
         Explanation {
             id: self.id.as_str().to_owned(),
             state,
-            rule: rule(),
-            table: rule_of.table.to_string(),
-            filter: rule_of.filter.clone(),
-            passes_filter: found.filter(|_| rule_of.filter.is_some()).map(|found| found.passes_filter),
+            rule: RULE,
+            table: rule.table.to_string(),
+            filter: rule.filter.clone(),
+            passes_filter: found.filter(|_| rule.filter.is_some()).map(|found| found.passes_filter),
             rows: self.rows.len(),
             status: row.and_then(|row| row.status.clone()),
             unpaid: row.and_then(|row| row.status.as_ref()).is_some_and(|status| self.explainer.store.unpaid().contains(status)),
-            deadline_column: format!("{}{plus}", rule_of.deadline.column),
+            deadline_column: format!("{}{plus}", rule.deadline.column),
             deadline_stored: found.and_then(|found| found.stored.clone()),
             deadline_zone: self.explainer.mapping.zone_matters.then(|| self.explainer.store.time_zone()),
             deadline: row.and_then(|row| row.deadline).map(rfc3339),

@@ -13,10 +13,10 @@ use crate::{
 
 const SECOND: i64 = 1_000_000;
 
-/// A time for people: RFC 3339, without a fraction that says nothing.
+/// A time for people: RFC 3339 to the millisecond, without a fraction that says nothing.
 pub(super) fn moment(micros: i64) -> String {
-    let text = rfc3339(micros);
-    text.strip_suffix(".000000Z").map(|whole| format!("{whole}Z")).unwrap_or(text)
+    let text = rfc3339(micros.saturating_sub(micros.rem_euclid(1_000)));
+    format!("{}Z", text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A length of time for people: its two greatest units.
@@ -95,7 +95,10 @@ impl Facts<'_> {
             State::Held => format!("is due since {due} and tried again every second: another transaction holds it{}", self.said()),
             State::Refused => format!("is due since {due} and tried again by and by: the database refuses its closure{}", self.said()),
             State::Due => {
-                format!("{} and due since {due} ({left}); nothing known stands in its way, and the next sweep closes it", unpaid())
+                format!(
+                    "{} and due since {due} ({left}); nothing known stands in its way, and the next sweep of a daemon closes it",
+                    unpaid()
+                )
             }
         }
     }
