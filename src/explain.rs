@@ -53,7 +53,7 @@ pub enum State {
     Undone,
     /// Overdue for longer than `sweep.oldest`.
     Old,
-    /// Due, while all closing is stopped: deadlines may not mean what they did.
+    /// Unpaid, while all closing is stopped: deadlines may not mean what they did.
     Halted,
     /// Due, while closing is paused.
     Paused,
@@ -211,7 +211,14 @@ impl Explainer {
         let (rows, mut story) = (rows?, self.story(id).await);
         story.unknown.extend(key_unknown);
         let kept = self.inbox.as_ref().and_then(|inbox| inbox.kept_by(id));
-        Ok(Facts::new(self, id, rows, key, story, kept, asked).explanation())
+        let halted = match &self.inbox {
+            Some(_) => self.store.halted().borrow().clone(),
+            None => self.store.zone_differs().await.unwrap_or_else(|error| {
+                story.miss("whether the server's time zone has changed", error.to_string());
+                None
+            }),
+        };
+        Ok(Facts::new(self, id, rows, (key, story), (kept, halted), asked).explanation())
     }
 
     /// Reads an id as somebody has written it.

@@ -171,6 +171,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted: nothing is known then, and nothing changes.
     async fn zone_changed(&self) -> Result<Option<String>, StoreError>;
 
+    /// What [`Store::zone_changed`] would say, for whoever only wants to know: nothing is noted, and nothing stopped.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn zone_differs(&self) -> Result<Option<String>, StoreError>;
+
     /// Why closing is stopped, while it is.
     fn halted(&self) -> watch::Receiver<Option<String>>;
 

@@ -33,12 +33,10 @@ impl<'e> Facts<'e> {
         explainer: &'e Explainer,
         id: &'e OrderId,
         rows: Vec<Inspected>,
-        key: Key,
-        story: Story,
-        kept: Option<KeptBy>,
+        (key, story): (Key, Story),
+        (kept, halted): (Option<KeptBy>, Option<String>),
         asked: Instant,
     ) -> Self {
-        let halted = explainer.store.halted().borrow().clone();
         let verdict = match &rows[..] {
             [] => Some(None),
             // The lock alone can't be had by reading.
@@ -97,6 +95,7 @@ impl<'e> Facts<'e> {
             Some(Verdict::NotDue { remaining: None }) | None => State::NeverDue,
             Some(Verdict::NotDue { .. }) if self.remaining().is_some_and(|left| left <= 0) => State::ClockAhead,
             Some(Verdict::NotDue { .. } | Verdict::Close { .. }) if gives_up => State::GivenUp,
+            Some(Verdict::NotDue { .. }) if self.halted.is_some() => State::Halted,
             Some(Verdict::NotDue { .. }) => State::NotDue,
             Some(Verdict::NotFound | Verdict::Close { .. } | Verdict::Locked) => self.in_the_way(),
         }

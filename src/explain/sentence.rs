@@ -88,7 +88,10 @@ impl Facts<'_> {
                 )
             }
             State::Halted => {
-                format!("is due since {due}, and waits with all others: {}", self.halted.as_deref().unwrap_or_default())
+                let reason = self.halted.as_deref().unwrap_or_default();
+                format!(
+                    "is unpaid, has the deadline {due} as it is read now, and waits with all others, since closing is stopped: {reason}"
+                )
             }
             State::Paused => format!("is due since {due}, and waits: {}", self.paused()),
             State::Disputed => format!("is due by its row since {due}, but {}", self.disputed()),

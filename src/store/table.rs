@@ -106,12 +106,12 @@ impl<D: Dialect> Table<D> {
     }
 
     /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
-    /// our tables.
-    async fn zones_change(&self) -> Result<Option<String>> {
+    /// our tables; `notes` what is not noted yet.
+    async fn zones_change(&self, notes: bool) -> Result<Option<String>> {
         let matters = self.schema().fragments.described.zone_matters;
         let noted = self.outbox.fact(ZONE).await?;
         let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
-            if noted.is_some() {
+            if notes && noted.is_some() {
                 self.outbox.forget_fact(ZONE).await.ok();
             }
             return Ok(None);
@@ -122,6 +122,7 @@ impl<D: Dialect> Table<D> {
         }
         match noted.as_deref().and_then(ServersZone::parse) {
             Some(noted) => Ok(noted.change_to(&now)),
+            None if !notes => Ok(None),
             None => {
                 // Who may not write here closes nothing either.
                 self.outbox.note_fact(ZONE, &now.to_text()).await.ok();
@@ -274,9 +275,13 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {
-        let changed = self.zones_change().await?;
+        let changed = self.zones_change(true).await?;
         self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
         Ok(changed)
+    }
+
+    async fn zone_differs(&self) -> Result<Option<String>> {
+        self.zones_change(false).await
     }
 
     fn halted(&self) -> watch::Receiver<Option<String>> {

@@ -179,6 +179,10 @@ impl Store for Table {
         unimplemented!()
     }
 
+    async fn zone_differs(&self) -> Result<Option<String>, StoreError> {
+        unimplemented!()
+    }
+
     fn halted(&self) -> watch::Receiver<Option<String>> {
         unimplemented!()
     }
