@@ -27,6 +27,7 @@
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
+//! | [`explain`] | what is known of one order, and a sentence that says it all |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
@@ -37,6 +38,7 @@ pub mod app;
 pub mod cli;
 pub mod close;
 pub mod config;
+pub mod explain;
 pub mod http;
 pub mod metric;
 pub mod ops;

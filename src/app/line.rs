@@ -167,6 +167,7 @@ impl Line {
             let parts = Parts {
                 store: Arc::clone(&store),
                 inbox: Arc::clone(&inbox),
+                bounds: Arc::clone(bounds),
                 outage,
                 gate,
                 passes,
@@ -176,7 +177,7 @@ impl Line {
                 requests,
                 sweep: settings.clone(),
             };
-            serving.add(parts, stop, others);
+            serving.add(&config, parts, stop, others);
         }
         Self { store, inbox, listening, summaries, span }
     }

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -17,14 +18,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::RunError,
-    close::{Gate, Inbox, Outage, Requests},
+    close::{Bounds, Gate, Inbox, Outage, Requests},
     config::{Config, Live, Sweep},
+    explain::Explainer,
     http::{self, Access, Desk},
     ops::{Gauges, Measured, Overdues, Readiness},
     redis::Commands,
     store::Store,
     trigger::{Membership, Passes},
 };
+
+/// How long Redis may take to say when the key of an order expires that somebody asks about.
+const KEY_LIMIT: Duration = Duration::from_millis(300);
 
 /// What is ready to serve before there is anything to serve.
 #[derive(Debug)]
@@ -40,6 +45,7 @@ pub(super) struct Serving {
 pub(super) struct Parts {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
+    pub(super) bounds: Arc<Bounds>,
     pub(super) outage: Arc<Outage>,
     pub(super) gate: Arc<Gate>,
     pub(super) passes: Arc<Passes>,
@@ -68,8 +74,8 @@ impl Serving {
     }
 
     /// Tells of one more rule.
-    pub(super) fn add(&self, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
+    pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
@@ -92,6 +98,7 @@ impl Serving {
         if !self.free.swap(false, Ordering::Relaxed) {
             return;
         }
+        let explainer = Explainer::of(config, &store, bounds, Ok(commands.clone()), KEY_LIMIT).remembering(Arc::clone(&inbox));
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
@@ -113,6 +120,8 @@ impl Serving {
             requests: Arc::new(requests),
             store,
             inbox,
+            explainer,
+            targets: config.events.target_names().into(),
         };
         running.spawn(http::serve(self.address, desk, self.access.clone(), stop.clone()));
     }

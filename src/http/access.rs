@@ -1,4 +1,4 @@
-//! Who may ask what: without the token probes and metrics only.
+//! Who may ask what, and how often: without the token probes and metrics only, which are limited for nobody.
 
 use std::{
     path::Path,
@@ -13,12 +13,15 @@ use axum::{
 };
 use subtle::ConstantTimeEq;
 
-use super::Refusal;
+use super::{Refusal, limits::Limits};
 use crate::config::{Http, Token};
 
-/// The token, if there is one. All clones have the same.
+/// The token, if there is one, and how often who may ask. All clones have the same.
 #[derive(Debug, Clone)]
-pub struct Access(Arc<RwLock<Option<Arc<Token>>>>);
+pub struct Access {
+    token: Arc<RwLock<Option<Arc<Token>>>>,
+    limits: Arc<Limits>,
+}
 
 impl Access {
     /// As the configuration says, with its file read.
@@ -32,17 +35,17 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self(Arc::new(RwLock::new(token.map(Arc::new)))))
+        Ok(Self { token: Arc::new(RwLock::new(token.map(Arc::new))), limits: Arc::default() })
     }
 
     /// Takes the token of another: from now on it alone is valid.
     pub fn replace(&self, by: &Self) {
         let token = by.token();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
     fn token(&self) -> Option<Arc<Token>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn admits(&self, request: &Request) -> Result<(), Refusal> {
@@ -53,8 +56,9 @@ impl Access {
         let given = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         // As long as it takes to compare all of it, however much is right.
         if given.is_some_and(|given| bool::from(given.ct_eq(token.bytes()))) {
-            return Ok(());
+            return self.limits.admit();
         }
+        self.limits.admit_stranger()?;
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "this needs the header Authorization: Bearer with the token of http.token_file"))
     }
 }

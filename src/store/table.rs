@@ -14,8 +14,8 @@ use crate::{
     config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
-        Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
+        SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -27,7 +27,7 @@ use crate::{
         zone::ServersZone,
     },
 };
-use transaction::{Open, number, rows};
+use transaction::{Open, fetch, number, rows};
 
 /// The fact that is the server's own zone.
 const ZONE: &str = "time zone";
@@ -108,12 +108,12 @@ impl<D: Dialect> Table<D> {
     }
 
     /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
-    /// our tables.
-    async fn zones_change(&self) -> Result<Option<String>> {
+    /// our tables; `notes` what is not noted yet.
+    async fn zones_change(&self, notes: bool) -> Result<Option<String>> {
         let matters = self.schema().fragments.described.zone_matters;
         let noted = self.outbox.fact(ZONE).await?;
         let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
-            if noted.is_some() {
+            if notes && noted.is_some() {
                 self.outbox.forget_fact(ZONE).await.ok();
             }
             return Ok(None);
@@ -124,6 +124,7 @@ impl<D: Dialect> Table<D> {
         }
         match noted.as_deref().and_then(ServersZone::parse) {
             Some(noted) => Ok(noted.change_to(&now)),
+            None if !notes => Ok(None),
             None => {
                 // Who may not write here closes nothing either.
                 self.outbox.note_fact(ZONE, &now.to_text()).await.ok();
@@ -288,14 +289,37 @@ impl<D: Dialect> Store for Table<D> {
         Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
     }
 
+    async fn inspect(&self, id: &OrderId) -> Result<Vec<Inspected>> {
+        let schema = self.schema();
+        let found = fetch(&mut self.connections.read().await?, &schema.statements.inspect, std::slice::from_ref(id)).await?;
+        let inspected = |row| {
+            let mut columns = Columns::<D::Driver>::of(row);
+            let row = order_row(&mut columns, false)?;
+            Ok(Inspected { row, stored: columns.optional_text()?, passes_filter: columns.text()? == "yes" })
+        };
+        found.iter().map(inspected).collect::<Result<_, _>>().map_err(sorted::<D>)
+    }
+
+    fn mapped(&self) -> [MappedColumn; 3] {
+        self.schema().fragments.described.columns.clone()
+    }
+
+    fn time_zone(&self) -> String {
+        self.schema().fragments.described.time_zone.clone()
+    }
+
     fn zone_matters(&self) -> bool {
         self.schema().fragments.described.zone_matters
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {
-        let changed = self.zones_change().await?;
+        let changed = self.zones_change(true).await?;
         self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
         Ok(changed)
+    }
+
+    async fn zone_differs(&self) -> Result<Option<String>> {
+        self.zones_change(false).await
     }
 
     fn halted(&self) -> watch::Receiver<Option<String>> {

@@ -25,8 +25,8 @@ use crate::{
     config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction,
-        Window,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page, Store,
+        StoreError, Transaction, Window,
     },
 };
 
@@ -171,11 +171,27 @@ impl Store for Table {
         Ok(Vec::new())
     }
 
+    async fn inspect(&self, _id: &OrderId) -> Result<Vec<Inspected>, StoreError> {
+        unimplemented!()
+    }
+
+    fn mapped(&self) -> [MappedColumn; 3] {
+        unimplemented!()
+    }
+
+    fn time_zone(&self) -> String {
+        unimplemented!()
+    }
+
     fn zone_matters(&self) -> bool {
         false
     }
 
     async fn zone_changed(&self) -> Result<Option<String>, StoreError> {
+        unimplemented!()
+    }
+
+    async fn zone_differs(&self) -> Result<Option<String>, StoreError> {
         unimplemented!()
     }
 

@@ -2,8 +2,12 @@
 
 /// Alerts: their metrics, their chapters, and a Prometheus that fires them.
 mod alerts;
+/// More questions than are answered.
+mod limits;
 /// Metrics: all that are documented, and what they say of orders that close and orders that can't.
 mod metrics;
+/// The document of what is served.
+mod openapi;
 /// Questions about single orders, and closing one.
 mod orders;
 /// Whether it lives and is ready; ports in use, slow callers, tokens.
