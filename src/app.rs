@@ -166,7 +166,13 @@ impl Daemon {
         let (closed, _) = watch::channel(());
         let (summaries, told) = watch::channel(Vec::new());
         let (sweep, settings) = Live::new(config.sweep.clone());
-        let live = reload::Live { sweep, bounds: Arc::clone(&bounds), rules: Vec::new(), access: serving.as_ref().map(Serving::access), relays: Vec::new() };
+        let live = reload::Live {
+            sweep,
+            bounds: Arc::clone(&bounds),
+            rules: Vec::new(),
+            access: serving.as_ref().map(Serving::access),
+            relays: Vec::new(),
+        };
         let mut others = JoinSet::new();
         if let Some(Opened { store, .. }) = first.first() {
             compare_clocks(store.as_ref(), &config.redis, &bounds).await;
@@ -182,7 +188,8 @@ impl Daemon {
         let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
         others.spawn(listener.run());
         others.spawn(manager.clone().tell(told, stop.clone()));
-        let common = Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
+        let common =
+            Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
         let mut daemon = Self {
             config: config.clone(),
             common,

@@ -17,7 +17,7 @@ mod pause;
 mod reconcile;
 mod targets;
 
-use std::{env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
 use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::error;
@@ -64,6 +64,9 @@ enum Command {
     Arm {
         /// The order's id.
         id: String,
+        /// The rule whose key it is, where there are several.
+        #[arg(long, value_name = "NAME")]
+        rule: Option<String>,
         /// How long until the key expires, such as 30m.
         #[arg(long, value_name = "TIME")]
         ttl: Span,
@@ -90,6 +93,9 @@ enum Command {
     Migrate,
     /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
     Explain {
+        /// What this rule makes of it; every rule without.
+        #[arg(long, value_name = "NAME")]
+        rule: Option<String>,
         /// The order's id.
         id: String,
         /// Print one JSON object.
@@ -99,8 +105,7 @@ enum Command {
     /// Show the audit log: which orders were closed, when, by whom.
     Events(events::Arguments),
     /// List, show, retry and drop what was given up: orders not closed, events not delivered.
-    #[command(subcommand)]
-    DeadLetters(dead_letters::Command),
+    DeadLetters(dead_letters::Arguments),
     /// List whom closures are told to, and how that goes; resume a target, drop what waits for one that is no more.
     Targets(targets::Arguments),
     /// Tell the targets what is due, once; for cron, where no daemon runs.
@@ -240,16 +245,16 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Run => run(&loaded, file, log.level()),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
-        Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
+        Command::Arm { id, rule, ttl } => runtime(1)?.block_on(arm::run(settings, rule.as_deref(), &id, ttl)),
         Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
         Command::Pause(arguments) => runtime(1)?.block_on(pause::begin(settings, arguments)),
         Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
         Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
-        Command::Explain { id, json } => runtime(2)?.block_on(explain::run(settings, &id, json)),
+        Command::Explain { id, rule, json } => runtime(2)?.block_on(explain::run(settings, rule.as_deref(), &id, json)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
-        Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
+        Command::DeadLetters(arguments) => runtime(1)?.block_on(dead_letters::run(settings, arguments)),
         Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json } => config::run(&loaded, json),
@@ -305,6 +310,19 @@ fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
         (Some(rule), true) => Ok(rule),
         _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),
     }
+}
+
+/// What two ends amount to: a wrong configuration counts for more than a server that may come back, and that for more than
+/// an order that is left.
+fn worst(one: Exit, other: Exit) -> Exit {
+    let order = [Exit::Software, Exit::Usage, Exit::Configuration, Exit::Unavailable, Exit::Output, Exit::Unfinished];
+    order.into_iter().find(|exit| [one, other].contains(exit)).unwrap_or(Exit::Done)
+}
+
+/// The first rule of each orders table: what stands in our tables beside it is every rule's of that table.
+fn each_table(rules: Vec<Config>) -> Vec<Config> {
+    let mut tables = HashSet::new();
+    rules.into_iter().filter(|config| tables.insert(config.orders.table.clone())).collect()
 }
 
 fn names(config: &Config) -> String {

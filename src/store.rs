@@ -132,6 +132,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn claimed_twice(&self) -> Result<Option<Claim>, StoreError>;
 
+    /// How many orders have an unpaid status of this rule, and are taken neither by it nor by another rule of the table; no more
+    /// than [`Census::COUNTED`]. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn count_untaken(&self) -> Result<u64, StoreError>;
+
     /// Reads the database's clock.
     ///
     /// # Errors

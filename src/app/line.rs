@@ -20,9 +20,7 @@ use crate::{
     ops::Summaries,
     redis::Commands,
     store::Store,
-    trigger::{
-        Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
-    },
+    trigger::{Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch},
     watchdog::Watchdog,
 };
 

@@ -1,13 +1,14 @@
 //! `order-closer arm`: a key, as an order service would write it.
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, print},
+    cli::{CommandResult, Exit, Failure, one_rule, print, some_rules},
     config::{Config, Span},
     order::Printable,
     redis::{Commands, RedisError, address},
 };
 
-pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> CommandResult {
+pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, ttl: Span) -> CommandResult {
+    let config = &rule_of_key(config, rule)?;
     if ttl.get().as_millis() == 0 {
         return Err(Failure::new(Exit::Usage, format!("--ttl is {ttl}; a key lives for a millisecond at least")));
     }
@@ -25,4 +26,14 @@ pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> CommandResult {
     redis.set(&key, id, ttl.get()).await.map_err(failed)?;
     print(&format!("{} expires in {ttl}", Printable(&key)));
     Ok(Exit::Done)
+}
+
+/// The rule that was named, or any where all have keys alike.
+fn rule_of_key(config: &Config, rule: Option<&str>) -> Result<Config, Failure> {
+    let mut rules = some_rules(config, rule)?;
+    rules.dedup_by(|one, other| one.redis.key_prefix == other.redis.key_prefix);
+    match (rules.pop(), rules.is_empty()) {
+        (Some(only), true) => Ok(only),
+        _ => one_rule(config, rule),
+    }
 }

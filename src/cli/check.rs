@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, print},
-    config::Config,
+    cli::{CommandResult, Exit, Failure, print, some_rules, worst},
+    config::{Config, RuleName},
     order::printable,
 };
 
@@ -20,6 +20,9 @@ pub(super) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Examine what this rule needs only.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
     /// Don't try a closure on a real order, which is rolled back.
     #[arg(long)]
     no_rehearsal: bool,
@@ -38,7 +41,7 @@ enum Mark {
 }
 
 /// One examined thing.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     name: &'static str,
     mark: Mark,
@@ -112,21 +115,43 @@ impl Examination {
 const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
-    let (redis, database, witnesses) =
-        tokio::join!(redis::examine(config), database::examine(config, !arguments.no_rehearsal), witnesses::examine(config));
-    let clocks = clocks(redis.clock, database.clock);
-    // A wrong configuration is worth more than a server that may come back.
-    let exits = [redis.exit, database.exit, witnesses.exit];
-    let exit = [Exit::Configuration, Exit::Unavailable].into_iter().find(|exit| exits.contains(&Some(*exit))).unwrap_or(Exit::Done);
-    let findings: Vec<Finding> = redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(clocks).collect();
+    let rules = some_rules(config, arguments.rule.as_deref())?;
+    let (mut exit, mut all): (Exit, Vec<(RuleName, Finding)>) = (Exit::Done, Vec::new());
+    for config in &rules {
+        let (found, findings) = examine(config, !arguments.no_rehearsal).await;
+        exit = worst(exit, found);
+        // What the rules have in common is said once.
+        let news = findings.into_iter().filter(|finding| !all.iter().any(|(_, known)| known == finding)).collect::<Vec<_>>();
+        all.extend(news.into_iter().map(|finding| (config.which.name.clone(), finding)));
+    }
+    let are_several = rules.iter().any(|config| config.which.is_one_of_several);
     if arguments.json {
-        let findings: Vec<Value> = findings.iter().map(Finding::json).collect();
-        let report = json!({ "ok": exit == Exit::Done, "findings": findings });
+        let json = |(rule, finding): &(RuleName, Finding)| {
+            let mut json = finding.json();
+            json["rule"] = rule.as_str().into();
+            json
+        };
+        let report = json!({ "ok": exit == Exit::Done, "findings": all.iter().map(json).collect::<Vec<Value>>() });
         print(&serde_json::to_string_pretty(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);
-    } else {
-        findings.iter().for_each(|finding| print(&finding.line()));
+        return Ok(exit);
+    }
+    let mut last = None;
+    for (rule, finding) in &all {
+        if are_several && last.replace(rule) != Some(rule) {
+            print(&format!("rule {rule}"));
+        }
+        print(&finding.line());
     }
     Ok(exit)
+}
+
+/// Examines all that a rule needs.
+async fn examine(config: &Config, rehearsal: bool) -> (Exit, Vec<Finding>) {
+    let (redis, database, witnesses) =
+        tokio::join!(redis::examine(config), database::examine(config, rehearsal), witnesses::examine(config));
+    let clocks = clocks(redis.clock, database.clock);
+    let exit = [redis.exit, database.exit, witnesses.exit].into_iter().flatten().fold(Exit::Done, worst);
+    (exit, redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(clocks).collect())
 }
 
 fn clocks(redis: Option<i64>, database: Option<i64>) -> Vec<Finding> {

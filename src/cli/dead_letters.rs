@@ -1,24 +1,35 @@
 //! `order-closer dead-letters`: what was given up, and what is to become of it.
 
+use std::{collections::HashSet, sync::Arc};
+
 use serde::Serialize;
 
 use crate::{
     cli::{
         CommandResult, Exit, Failure,
-        events::{json, line, tables},
-        output, print,
+        events::{self, json, line},
+        output, print, some_rules,
     },
     config::Config,
     order::Printable,
     outbox::{Address, Backlog, Event, EventQuery, Letter, Place, PutBack, Recorded},
-    store::{self, Outbox},
+    store::{self, Outbox, Store},
 };
 
 /// How many are read at a time.
 const PAGE: u32 = 1_000;
 
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Those of this rule only.
+    #[arg(long, global = true, value_name = "NAME")]
+    rule: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Command {
+enum Command {
     /// List orders that could not be closed and events that could not be delivered.
     List {
         /// Print one JSON object on each line.
@@ -53,20 +64,72 @@ pub(super) enum Command {
     },
 }
 
-pub(super) async fn run(config: &Config, command: Command) -> CommandResult {
-    let store = store::open(config).await?;
-    let outbox = tables(store.as_ref())?;
-    let kind = store.id_kind();
-    let address = |id: &String| (id.clone(), Address::of(id, &kind));
+pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments) -> CommandResult {
+    let desks = Desk::of(config, rule.as_deref()).await?;
     let exit = match command {
-        Command::List { json } => list(outbox, json).await,
-        Command::Show { id, json } => show(outbox, &address(&id), json).await,
-        Command::Retry { all: true, target, .. } => retry_all(config, outbox, target.as_deref()).await,
-        Command::Retry { ids, all: false, target } => change(outbox, ids.iter().map(address), Change::Retry(target.as_deref())).await,
-        Command::Drop { ids } => change(outbox, ids.iter().map(address), Change::Drop).await,
+        Command::List { json } => list(&desks, json).await,
+        Command::Show { id, json } => show(&desks, &id, json).await,
+        Command::Retry { all: true, target, .. } => retry_all(&desks, target.as_deref()).await,
+        Command::Retry { ids, all: false, target } => change(&desks, &ids, Change::Retry(target.as_deref())).await,
+        Command::Drop { ids } => change(&desks, &ids, Change::Drop).await,
     };
-    store.close().await;
+    for desk in &desks {
+        desk.store.close().await;
+    }
     exit
+}
+
+/// The dead letters of a rule.
+struct Desk {
+    config: Config,
+    store: Arc<dyn Store>,
+    /// Events are those of all rules of a table, and shown with the first.
+    has_events: bool,
+}
+
+impl Desk {
+    /// Of the rule that was named, or of all.
+    async fn of(config: &Config, rule: Option<&str>) -> Result<Vec<Self>, Failure> {
+        let (mut desks, mut tables) = (Vec::new(), HashSet::new());
+        for config in some_rules(config, rule)? {
+            let store = store::open(&config).await?;
+            events::tables(store.as_ref())?;
+            desks.push(Self { has_events: tables.insert(config.orders.table.clone()), config, store });
+        }
+        Ok(desks)
+    }
+
+    fn outbox(&self) -> &Outbox {
+        self.store.outbox()
+    }
+
+    fn address(&self, id: &str) -> Address {
+        let address = Address::of(id, &self.store.id_kind());
+        if self.has_events { address } else { Address { event: None, ..address } }
+    }
+
+    async fn letters(&self, id: &str) -> Result<Vec<Letter>, Failure> {
+        Ok(self.outbox().dead_letters_of(&self.address(id)).await?.into_iter().map(Letter::from).collect())
+    }
+}
+
+/// Where the dead letter with this id is; nowhere if there is none.
+async fn owner<'d>(desks: &'d [Desk], id: &str) -> Result<Option<&'d Desk>, Failure> {
+    if let [only] = desks {
+        return Ok(Some(only));
+    }
+    let mut owners = Vec::new();
+    for desk in desks {
+        if !desk.letters(id).await?.is_empty() {
+            owners.push(desk);
+        }
+    }
+    if owners.len() > 1 {
+        let rules = owners.iter().map(|desk| desk.store.rule().to_string()).collect::<Vec<_>>().join(", ");
+        let message = format!("{} is a dead letter of the rules {rules}; name one with --rule", Printable(id));
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(owners.pop())
 }
 
 /// A dead letter as it is printed.
@@ -79,7 +142,7 @@ struct Shown<'e> {
     event: Option<Recorded<'e>>,
 }
 
-pub(super) fn text(Letter { kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
+pub(super) fn text(Letter { rule: _, kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
     let (id, order_id, error) = (Printable(id), Printable(order_id), Printable(error));
     let what = target.as_ref().map_or_else(|| format!("{kind} {id}"), |target| format!("{kind} {id} of order {order_id} to {target}"));
     let dropped = if *dropped { "; dropped" } else { "" };
@@ -87,25 +150,29 @@ pub(super) fn text(Letter { kind, id, order_id, target, attempts, failed_at, err
     format!("{what}  {tries}, the last at {failed_at}: {error}{dropped}")
 }
 
-async fn list(outbox: &Outbox, as_json: bool) -> CommandResult {
-    let mut place = Some(Place::FIRST);
-    while let Some(begin) = place.filter(|_| output::is_read()) {
-        let (letters, next) = outbox.dead_letters(&begin, PAGE).await?;
-        for letter in letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped) {
-            print(&if as_json { json(&letter)? } else { text(&letter) });
+async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
+    for desk in desks {
+        let mut place = Some(Place::FIRST);
+        while let Some(begin) = place.filter(|place| output::is_read() && (desk.has_events || matches!(place, Place::Orders { .. }))) {
+            let (letters, next) = desk.outbox().dead_letters(&begin, PAGE).await?;
+            for letter in letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped) {
+                print(&if as_json { json(&letter)? } else { text(&letter) });
+            }
+            place = next;
         }
-        place = next;
     }
     Ok(Exit::Done)
 }
 
-async fn show(outbox: &Outbox, (id, address): &(String, Address), as_json: bool) -> CommandResult {
-    let letters: Vec<Letter> = outbox.dead_letters_of(address).await?.into_iter().map(Letter::from).collect();
+async fn show(desks: &[Desk], id: &str, as_json: bool) -> CommandResult {
+    let unknown = || unknown(&[id.to_owned()]);
+    let desk = owner(desks, id).await?.ok_or_else(unknown)?;
+    let letters = desk.letters(id).await?;
     if letters.is_empty() {
-        return Err(unknown(std::slice::from_ref(id)));
+        return Err(unknown());
     }
-    let event = match address.event {
-        Some(event) => outbox.events(&EventQuery { id: Some(event), limit: 1, ..EventQuery::default() }).await?.pop(),
+    let event = match desk.address(id).event {
+        Some(event) => desk.outbox().events(&EventQuery { id: Some(event), limit: 1, ..EventQuery::default() }).await?.pop(),
         None => None,
     };
     for letter in letters {
@@ -119,10 +186,17 @@ fn with_event(letter: &Letter, event: Option<&Event>) -> String {
     event.map_or_else(|| text(letter), |event| format!("{}\n  {}", text(letter), line(event)))
 }
 
-async fn retry_all(config: &Config, outbox: &Outbox, target: Option<&str>) -> CommandResult {
-    let PutBack { count, left } = outbox.revive_all(&config.events.target_names(), target).await?;
-    print(&format!("{count} put back"));
-    for Backlog { target: stranger, dead, .. } in left {
+async fn retry_all(desks: &[Desk], target: Option<&str>) -> CommandResult {
+    let (mut all, mut strangers) = (0, Vec::new());
+    for desk in desks {
+        let PutBack { count, left } = desk.outbox().revive_all(&desk.config.events.target_names(), target).await?;
+        all += count;
+        if desk.has_events {
+            strangers.extend(left);
+        }
+    }
+    print(&format!("{all} put back"));
+    for Backlog { target: stranger, dead, .. } in strangers {
         print(&format!("{dead} left: {stranger} is not in the configuration (order-closer targets drop {stranger})"));
     }
     Ok(Exit::Done)
@@ -134,17 +208,21 @@ enum Change<'t> {
     Drop,
 }
 
-async fn change(outbox: &Outbox, named: impl Iterator<Item = (String, Address)>, change: Change<'_>) -> CommandResult {
+async fn change(desks: &[Desk], ids: &[String], change: Change<'_>) -> CommandResult {
     let mut strangers = Vec::new();
-    for (id, address) in named {
-        let (found, done) = match change {
-            Change::Retry(target) => (outbox.revive(&address, target).await?, "put back"),
-            Change::Drop => (outbox.discard(&address).await?, "dropped"),
-        };
+    for id in ids {
+        let (mut found, mut done) = (false, "");
+        if let Some(desk) = owner(desks, id).await? {
+            let (outbox, address) = (desk.outbox(), desk.address(id));
+            (found, done) = match change {
+                Change::Retry(target) => (outbox.revive(&address, target).await?, "put back"),
+                Change::Drop => (outbox.discard(&address).await?, "dropped"),
+            };
+        }
         if found {
-            print(&format!("{}: {done}", Printable(&id)));
+            print(&format!("{}: {done}", Printable(id)));
         } else {
-            strangers.push(id);
+            strangers.push(id.clone());
         }
     }
     if strangers.is_empty() { Ok(Exit::Done) } else { Err(unknown(&strangers)) }

@@ -7,13 +7,23 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, complain, events::tables, print},
+    cli::{CommandResult, Exit, Failure, complain, each_table, events::tables, print, worst},
     config::Config,
     outbox::{Pass, Relay, couriers},
     store,
 };
 
 pub(super) async fn run(config: &Config) -> CommandResult {
+    let mut exit = Exit::Done;
+    for config in each_table(config.of_each_rule()) {
+        let ended = deliver(&config).await?;
+        exit = worst(exit, ended);
+    }
+    Ok(exit)
+}
+
+/// What is due of one orders table.
+async fn deliver(config: &Config) -> CommandResult {
     let store = store::open(config).await?;
     tables(store.as_ref())?;
     let couriers = couriers(config).map_err(|error| Failure::new(Exit::Configuration, error))?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, order_id, output, print},
+    cli::{CommandResult, Exit, Failure, each_table, order_id, output, print, some_rules},
     config::{Config, Span},
     order::Printable,
     outbox::{Closure, Event, EventQuery, Recorded, is_about_pauses},
@@ -20,6 +20,9 @@ const RECENT: Duration = Duration::from_hours(24);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
+    /// Only those of this rule.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
     /// Only those of this order.
     #[arg(long, value_name = "ID")]
     order: Option<String>,
@@ -38,11 +41,20 @@ pub(super) fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
+    for config in each_table(some_rules(config, arguments.rule.as_deref())?) {
+        show(&config, &arguments).await?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows those of one orders table.
+async fn show(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));
-    let order = arguments.order.map(|id| order_id(config, store.as_ref(), &id)).transpose()?;
-    let mut query = EventQuery { order, since, limit: PAGE, ..EventQuery::default() };
+    let order = arguments.order.as_ref().map(|id| order_id(config, store.as_ref(), id)).transpose()?;
+    let rule = arguments.rule.is_some().then(|| store.rule().clone());
+    let mut query = EventQuery { rule, order, since, limit: PAGE, ..EventQuery::default() };
     loop {
         let page = outbox.events(&query).await?;
         for event in &page {
@@ -54,7 +66,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         }
     }
     store.close().await;
-    Ok(Exit::Done)
+    Ok(())
 }
 
 /// An event as one readable line.

@@ -7,7 +7,7 @@ use crate::{
         CommandResult, Exit, Failure,
         dead_letters::text,
         events::{json, line},
-        print,
+        print, some_rules,
     },
     close::Bounds,
     config::Config,
@@ -22,7 +22,32 @@ use crate::{
 /// How long Redis may take, the connection included.
 const REDIS: Duration = Duration::from_secs(3);
 
-pub(super) async fn run(config: &Config, id: &str, as_json: bool) -> CommandResult {
+pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, as_json: bool) -> CommandResult {
+    let (mut explained, mut unread) = (Vec::new(), None);
+    for config in some_rules(config, rule)? {
+        match explain(&config, id).await {
+            Ok(explanation) => explained.push(explanation),
+            // It may be one of another table.
+            Err(failure) if failure.exit == Exit::Usage => unread = Some(failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    // Where a rule takes it, that is what there is to say; the others only pass it over.
+    let is_its_own = |explanation: &Explanation| explanation.rows > 0 && explanation.passes_filter != Some(false) && explanation.unpaid;
+    if rule.is_none() && explained.iter().any(is_its_own) {
+        explained.retain(is_its_own);
+    }
+    for explanation in &explained {
+        if as_json {
+            print(&json(explanation)?);
+        } else {
+            show(explanation);
+        }
+    }
+    unread.filter(|_| explained.is_empty()).map_or(Ok(Exit::Done), Err)
+}
+
+async fn explain(config: &Config, id: &str) -> Result<Explanation, Failure> {
     let store = store::open(config).await?;
     let bounds = Arc::new(Bounds::default());
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
@@ -31,12 +56,7 @@ pub(super) async fn run(config: &Config, id: &str, as_json: bool) -> CommandResu
     let id = explainer.read(id).map_err(|reason| Failure::new(Exit::Usage, reason))?;
     let explanation = explainer.explain(&id).await?;
     store.close().await;
-    if as_json {
-        print(&json(&explanation)?);
-    } else {
-        show(&explanation);
-    }
-    Ok(Exit::Done)
+    Ok(explanation)
 }
 
 /// The sentence, and below it what it is made of.

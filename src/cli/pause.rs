@@ -1,14 +1,11 @@
 //! `order-closer pause`, `resume`, `status`: closing stops for a while, for every daemon, `reconcile` and `close`.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, events::json, one_rule, print},
+    cli::{CommandResult, Exit, Failure, each_table, events::json, one_rule, print},
     config::{Config, Span},
     order::{Printable, rfc3339},
     outbox::{Pause, PauseStatus, Wanted, check_reason, time_for},
@@ -98,9 +95,7 @@ fn wanted(config: &Config, rule: Option<&str>) -> Result<Vec<(Config, String)>, 
     if let Some(rule) = rule {
         return Ok(vec![(one_rule(config, Some(rule))?, rule.to_owned())]);
     }
-    let mut tables = HashSet::new();
-    let first_of_table = |config: &Config| tables.insert(config.orders.table.clone());
-    Ok(config.of_each_rule().into_iter().filter(first_of_table).map(|config| (config, String::new())).collect())
+    Ok(each_table(config.of_each_rule()).into_iter().map(|config| (config, String::new())).collect())
 }
 
 /// A rule as `status` prints it.

@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{
-        CommandResult, Exit, Failure,
+        CommandResult, Exit, Failure, each_table,
         events::{json, tables},
         print,
     },
@@ -37,15 +37,24 @@ enum Command {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let store = store::open(config).await?;
-    let outbox = tables(store.as_ref())?;
-    let done = match arguments.command {
-        None => list(config, outbox, arguments.json).await,
-        Some(Command::Resume { name }) => resume(config, outbox, &name).await,
-        Some(Command::Drop { name }) => drop_all(config, outbox, &name).await,
-    };
-    store.close().await;
-    done
+    let (mut done, mut unknown) = (false, None);
+    // Each orders table has deliveries and states of targets of its own.
+    for config in each_table(config.of_each_rule()) {
+        let store = store::open(&config).await?;
+        let outbox = tables(store.as_ref())?;
+        let ended = match &arguments.command {
+            None => list(&config, outbox, arguments.json).await,
+            Some(Command::Resume { name }) => resume(&config, outbox, name).await,
+            Some(Command::Drop { name }) => drop_all(&config, outbox, name).await,
+        };
+        store.close().await;
+        match ended {
+            Ok(_) => done = true,
+            Err(failure) if failure.exit == Exit::Usage => unknown = Some(failure),
+            Err(failure) => return Err(failure),
+        }
+    }
+    unknown.filter(|_| !done).map_or(Ok(Exit::Done), Err)
 }
 
 fn text(target: &TargetStatus) -> String {

@@ -97,12 +97,7 @@ impl Pace {
     }
 
     /// Runs a closure of so many orders, and learns from one that succeeds.
-    pub(super) async fn measured<T, E>(
-        &self,
-        rule: &RuleName,
-        orders: usize,
-        closure: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
+    pub(super) async fn measured<T, E>(&self, rule: &RuleName, orders: usize, closure: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let began = Instant::now();
         let result = closure.await;
         metric::BATCH_ORDERS.record(orders as f64, &[rule.as_str()]);

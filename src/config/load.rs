@@ -74,7 +74,8 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
     let set = file.merge(Variables);
     let names = rules::named(&set, &in_file)?;
     let mut defaults = defaults_beside(&set);
-    defaults.rules = names.into_iter().map(|name| (name, RuleSettings { close: defaults.close.clone(), ..RuleSettings::default() })).collect();
+    defaults.rules =
+        names.into_iter().map(|name| (name, RuleSettings { close: defaults.close.clone(), ..RuleSettings::default() })).collect();
     let defaults = Serialized::defaults(defaults);
     let figment = set.join(defaults);
     let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;

@@ -60,7 +60,12 @@ impl Rival {
     pub(super) fn new(name: &RuleName, orders: &Orders, other: &Orders) -> Option<Self> {
         let unpaid = other.unpaid.get();
         let is_apart = orders.status == other.status && !unpaid.iter().any(|status| orders.unpaid.get().contains(status));
-        (!is_apart).then(|| Self { name: name.clone(), status: other.status.clone(), unpaid: unpaid.to_vec(), filter: other.filter.clone() })
+        (!is_apart).then(|| Self {
+            name: name.clone(),
+            status: other.status.clone(),
+            unpaid: unpaid.to_vec(),
+            filter: other.filter.clone(),
+        })
     }
 
     /// The condition that it takes a row, which is no match where it is NULL.
@@ -165,7 +170,17 @@ impl Rule {
     /// For each rival, but those before this rule by their names, the condition that it takes a row that this rule takes, too,
     /// with its leading AND.
     pub fn claims(&self, names: &Names) -> impl Iterator<Item = (&RuleName, String)> {
-        self.rivals.iter().filter(|rival| rival.name > self.name).map(|rival| (&rival.name, format!("{} AND {}", self.filter_alone(), rival.takes(names))))
+        self.rivals
+            .iter()
+            .filter(|rival| rival.name > self.name)
+            .map(|rival| (&rival.name, format!("{} AND {}", self.filter_alone(), rival.takes(names))))
+    }
+
+    /// The condition, with its leading AND, that neither this rule nor a rival takes a row; nothing where this rule takes all.
+    #[must_use]
+    pub fn untaken(&self, names: &Names) -> Option<String> {
+        let filter = self.filter.as_ref()?;
+        Some(format!(" AND CASE WHEN (\n{filter}\n) THEN 1 ELSE 0 END = 0{}", self.by_no_rival(names)))
     }
 
     fn filter_alone(&self) -> String {

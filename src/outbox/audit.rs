@@ -42,6 +42,7 @@ pub struct Event {
 #[derive(Debug, Serialize)]
 pub struct Recorded<'e> {
     id: String,
+    rule: &'e str,
     #[serde(flatten)]
     closure: Closure<'e>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +51,7 @@ pub struct Recorded<'e> {
 
 impl<'e> From<&'e Event> for Recorded<'e> {
     fn from(event: &'e Event) -> Self {
-        Self { id: event.id.to_string(), closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
+        Self { id: event.id.to_string(), rule: &event.rule, closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
     }
 }
 

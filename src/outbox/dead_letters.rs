@@ -13,6 +13,8 @@ use crate::{
 pub enum DeadLetter {
     /// An order that its database refuses to close.
     Order {
+        /// Its rule.
+        rule: String,
         /// The order.
         id: OrderId,
         /// Whether somebody has said that he does not want to hear of it any more.
@@ -22,6 +24,8 @@ pub enum DeadLetter {
     },
     /// An event that a target does not take.
     Event {
+        /// The rule that closed its order.
+        rule: String,
         /// The event.
         id: Uuid,
         /// Its order.
@@ -147,7 +151,12 @@ impl Outbox {
         let mut values = vec![limit.into()];
         values.extend(id.map(|id| id.as_str().into()));
         let letter = |mut fields: Fields| {
-            Ok(DeadLetter::Order { id: order(&mut fields)?, dropped: fields.integer()? != 0, death: death(&mut fields)? })
+            Ok(DeadLetter::Order {
+                rule: self.rule().to_string(),
+                id: order(&mut fields)?,
+                dropped: fields.integer()? != 0,
+                death: death(&mut fields)?,
+            })
         };
         self.backend.read().await?.fetch(&orders, &values).await?.into_iter().map(letter).collect()
     }
@@ -156,8 +165,9 @@ impl Outbox {
         let words = &self.words;
         // In: ?1 how many, ?2 a target. Out: dead events by their ids. Locks nothing.
         let events = words.passing(&format!(
-            "SELECT CAST(d.event_id AS CHAR(36)), e.order_id, d.target, d.attempts, d.failed_at, d.error FROM {} d JOIN {} e ON e.id = d.event_id \
+            "SELECT {}, CAST(d.event_id AS CHAR(36)), e.order_id, d.target, d.attempts, d.failed_at, d.error FROM {} d JOIN {} e ON e.id = d.event_id \
              WHERE {} AND {condition} AND d.due_at IS NULL ORDER BY d.event_id, d.target LIMIT ?1",
+            self.rule_of_event(),
             words.deliveries(),
             words.events(),
             words.ours("d.")
@@ -165,8 +175,8 @@ impl Outbox {
         let mut values = vec![limit.into()];
         values.extend(target.map(Into::into));
         let letter = |mut fields: Fields| {
-            let id = uuid(&fields.text()?)?;
-            Ok(DeadLetter::Event { id, order_id: fields.text()?, target: fields.text()?, death: death(&mut fields)? })
+            let (rule, id) = (fields.text()?, uuid(&fields.text()?)?);
+            Ok(DeadLetter::Event { rule, id, order_id: fields.text()?, target: fields.text()?, death: death(&mut fields)? })
         };
         self.backend.read().await?.fetch(&events, &values).await?.into_iter().map(letter).collect()
     }

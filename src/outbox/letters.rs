@@ -15,6 +15,8 @@ const PIECE: u32 = 1_000;
 /// A dead letter as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Letter {
+    /// The rule of the order.
+    pub rule: String,
     /// `order` or `event`.
     pub kind: &'static str,
     /// The id of the one or of the other.
@@ -36,11 +38,15 @@ pub struct Letter {
 
 impl From<DeadLetter> for Letter {
     fn from(letter: DeadLetter) -> Self {
-        let (kind, id, order_id, target, Death { attempts, failed_at, error }, dropped) = match letter {
-            DeadLetter::Order { id, dropped, death } => ("order", id.as_str().to_owned(), id.as_str().to_owned(), None, death, dropped),
-            DeadLetter::Event { id, order_id, target, death } => ("event", id.to_string(), order_id, Some(target), death, false),
+        let (rule, kind, id, order_id, target, Death { attempts, failed_at, error }, dropped) = match letter {
+            DeadLetter::Order { rule, id, dropped, death } => {
+                (rule, "order", id.as_str().to_owned(), id.as_str().to_owned(), None, death, dropped)
+            }
+            DeadLetter::Event { rule, id, order_id, target, death } => {
+                (rule, "event", id.to_string(), order_id, Some(target), death, false)
+            }
         };
-        Self { kind, id, order_id, target, attempts, failed_at: rfc3339(failed_at), error, dropped }
+        Self { rule, kind, id, order_id, target, attempts, failed_at: rfc3339(failed_at), error, dropped }
     }
 }
 

@@ -138,7 +138,18 @@ impl<D: Dialect> Connections<D> {
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
-        Self { closing, reading: readers, places, writer, set_up: reading, timeout, reading_timeout, acquire, made, refused: Arc::default() }
+        Self {
+            closing,
+            reading: readers,
+            places,
+            writer,
+            set_up: reading,
+            timeout,
+            reading_timeout,
+            acquire,
+            made,
+            refused: Arc::default(),
+        }
     }
 
     /// The same for another rule.

@@ -76,6 +76,8 @@ pub(super) struct Statements<L> {
     pub(super) passes_filter: SqlStr,
     /// Out: the id of an order that another rule takes, too. Locks nothing. One for each such rule.
     pub(super) claims: Vec<(RuleName, SqlStr)>,
+    /// Out: the number of orders in an unpaid status that neither this rule nor another one takes, up to a limit. Locks nothing.
+    pub(super) untaken: Option<SqlStr>,
     /// Out: the database's clock. Locks nothing.
     pub(super) clock: SqlStr,
 }
@@ -155,6 +157,10 @@ impl<L> Statements<L> {
                     (rival.clone(), sql(claimed))
                 })
                 .collect(),
+            untaken: rule.untaken(&fragments.names).map(|untaken| {
+                let limited = format!("SELECT 1 AS one FROM {orders} WHERE {}{untaken} LIMIT {}", fragments.any_swept, Census::COUNTED);
+                sql(format!("SELECT count(*) FROM ({limited}) AS untaken"))
+            }),
             clock: sql(format!("SELECT {now}")),
         })
     }

@@ -14,8 +14,8 @@ use crate::{
     config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
-        SampleDeadline, Settings, Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox,
+        Page, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -263,6 +263,13 @@ impl<D: Dialect> Store for Table<D> {
             }
         }
         Ok(None)
+    }
+
+    async fn count_untaken(&self) -> Result<u64> {
+        match &self.schema().statements.untaken {
+            Some(statement) => number::<D>(&self.connections.read().await?.execute(statement.clone()).await?),
+            None => Ok(0),
+        }
     }
 
     async fn clock(&self) -> Result<ClockReading> {

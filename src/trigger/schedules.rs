@@ -25,8 +25,8 @@ use crate::{
     config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page, Store,
-        StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
+        Store, StoreError, Transaction, Window,
     },
 };
 
@@ -92,6 +92,10 @@ impl Table {
 impl Store for Table {
     fn rule(&self) -> &RuleName {
         &self.rule
+    }
+
+    async fn count_untaken(&self) -> Result<u64, StoreError> {
+        unimplemented!()
     }
 
     async fn claimed_twice(&self) -> Result<Option<Claim>, StoreError> {

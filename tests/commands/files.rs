@@ -74,7 +74,8 @@ fn the_annotated_file_has_every_setting_with_its_default() {
     let set = keys(&file);
     // The optional ones are there as comments, each with a value that would do. So are those whose defaults depend on
     // another: a copy of the file must not fix them.
-    let optional = ["redis.ca_file", "database.time_zone", "orders.filter", "close.batch_size", "database.connections", "events.traceparent"];
+    let optional =
+        ["redis.ca_file", "database.time_zone", "orders.filter", "close.batch_size", "database.connections", "events.traceparent"];
     for setting in loaded.settings().into_iter().filter(|setting| !optional.contains(&setting.key.as_str())) {
         assert!(set.contains(&setting.key), "{} is not in the file", setting.key);
         assert_eq!(setting.source, path.display().to_string(), "{}", setting.key);

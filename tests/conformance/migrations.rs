@@ -121,7 +121,7 @@ pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
     let dead: Vec<(&str, bool, u64)> = letters
         .iter()
         .map(|letter| match letter {
-            DeadLetter::Order { id, dropped, death } => (id.as_str(), *dropped, death.attempts),
+            DeadLetter::Order { id, dropped, death, .. } => (id.as_str(), *dropped, death.attempts),
             DeadLetter::Event { order_id, death, .. } => (order_id.as_str(), false, death.attempts),
         })
         .collect();

@@ -342,7 +342,7 @@ pub async fn a_failed_delivery_waits_or_dies(database: Database) {
     let backlog: Vec<_> = outbox.backlog().await.expect("it can be read").into_iter().map(|b| (b.target, b.waiting, b.dead)).collect();
     assert_eq!(backlog, [("one".into(), 2, 1), ("two".into(), 3, 0)]);
     let dead = dead_letters(&*store).await;
-    let [DeadLetter::Event { id, order_id, target, death }] = &dead[..] else { panic!("{dead:?}") };
+    let [DeadLetter::Event { id, order_id, target, death, .. }] = &dead[..] else { panic!("{dead:?}") };
     let address = Address { order: ids(&*store, &[order_id]).remove(0), event: Some(*id) };
     assert_eq!((order_id.as_str(), target.as_str(), death.attempts, death.error.as_str()), ("3", "one", 1, "it's c"));
     assert!((host_now() - death.failed_at).abs() < 60_000_000);
@@ -377,7 +377,7 @@ pub async fn dead_orders_are_passed_over(database: Database) {
     let listed: Vec<_> = letters
         .iter()
         .map(|letter| match letter {
-            DeadLetter::Order { id, dropped, death } => (id.as_str(), *dropped, death.attempts, death.error.as_str()),
+            DeadLetter::Order { id, dropped, death, .. } => (id.as_str(), *dropped, death.attempts, death.error.as_str()),
             DeadLetter::Event { .. } => panic!("{letters:?}"),
         })
         .collect();

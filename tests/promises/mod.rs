@@ -51,6 +51,8 @@ mod redis_trouble;
 mod refused;
 /// A daemon that reads its configuration anew.
 mod reload;
+/// Several rules in one daemon.
+mod rules;
 /// What systemd is told, and the units that it is given.
 mod service;
 /// A database that is slow for a while, or for good.
@@ -59,8 +61,6 @@ mod slow_database;
 mod slow_redis;
 /// Started before its database, table, rights or login are there.
 mod starts;
-/// Several rules in one daemon.
-mod rules;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.

@@ -161,7 +161,9 @@ async fn what_two_rules_claim_neither_closes(kind: Kind) {
 #[tokio::test]
 async fn a_held_table_delays_no_other_rule() {
     let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
-    shop.database.execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, closes_at timestamptz NULL)").await;
+    shop.database
+        .execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, closes_at timestamptz NULL)")
+        .await;
     let settings = settings(&shop, &redis, &(rules() + REVIEWS)).set("database.connections", 8);
     let daemon = listening(&settings).await;
     let mut transaction = shop.database.begin().await;
@@ -175,7 +177,10 @@ async fn a_held_table_delays_no_other_rule() {
     }
     transaction.rollback().await;
     daemon.stop().await;
-    let late = shop.database.number("SELECT count(*) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '1 second'").await;
+    let late = shop
+        .database
+        .number("SELECT count(*) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '1 second'")
+        .await;
     assert_eq!(late, 0, "closed on time beside the held table");
 }
 

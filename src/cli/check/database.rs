@@ -3,7 +3,8 @@
 use crate::{
     cli::check::{Examination, Finding, deadlines, events, host_micros},
     config::{Config, Status},
-    store::{self, Catalogue, Census, IndexAdvice, Obstacle, OpenError, Rehearsed, StoreError, TableKind},
+    store::{self, Catalogue, Census, Claim, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
+    trigger::claimed_twice,
 };
 
 const NAME: &str = "database";
@@ -92,6 +93,9 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     for finding in store.census().await.iter().filter_map(|census| unpaid(config, census)) {
         examination.add(finding);
     }
+    for finding in rivals(config, store.as_ref()).await {
+        examination.add(finding);
+    }
     match store::rehearse(store.as_ref()).await {
         Ok(()) => {
             examination.add(Finding::ok(CLOSING, "every statement of a closure was accepted (on no order, rolled back)"));
@@ -121,6 +125,24 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     }
     store.close().await;
     examination
+}
+
+/// Where several rules share a table: what two of them take, and what none of them takes.
+async fn rivals(config: &Config, store: &dyn Store) -> Vec<Finding> {
+    const NAME: &str = "rules";
+    let mut findings = Vec::new();
+    if let Ok(Some(Claim { id, rule })) = claimed_twice(store).await {
+        let found = format!("{} and {rule} both take the order {id}, and neither closes it", store.rule());
+        findings.push(Finding::fail(NAME, found, "see that no row passes the filters of both"));
+    }
+    let untaken = if config.which.is_one_of_several { store.count_untaken().await.unwrap_or(0) } else { 0 };
+    if untaken > 0 {
+        let many = if untaken == Census::COUNTED.unsigned_abs() { "at least " } else { "" };
+        let unpaid = config.orders.unpaid.get().iter().map(Status::text).collect::<Vec<_>>().join(", ");
+        let found = format!("{many}{untaken} orders of {} with an unpaid status ({unpaid}) are taken by no rule", config.orders.table);
+        findings.push(Finding::warn(NAME, found, "see that a filter is true for each of them; where a column is NULL none is"));
+    }
+    findings
 }
 
 fn rehearsed(rehearsed: Rehearsed) -> Finding {
