@@ -250,7 +250,7 @@ impl Daemon {
         let summaries =
             Summaries { gate, stats, inbox: Arc::clone(&inbox), outage, passes, store: Arc::clone(&store), subscribed: subscribed_rx };
         others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
-        others.spawn(manager.clone().tell(summaries.clone(), stop.clone()));
+        others.spawn(manager.clone().renew_status(summaries.clone(), stop.clone()));
         Ok((Self { store, inbox, summaries, stop, workers, others }, live))
     }
 

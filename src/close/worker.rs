@@ -22,6 +22,8 @@ use crate::{
         stats::{Stats, millis},
         throttle::{Said, Throttle},
     },
+    config::RULE,
+    metric,
     order::{OrderId, Trigger},
     outbox::DeadOrder,
     store::{LockWait, StoreError},
@@ -131,7 +133,13 @@ impl Worker {
                     let taken = watchdog::waiting(self.inbox.take(self.gate.most(self.batch_size))).await;
                     taken.map(|batch| (batch, LockWait::Briefly))
                 }
-                Lane::Alone => watchdog::waiting(self.inbox.take_alone()).await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
+                Lane::Alone => {
+                    let taken = watchdog::waiting(self.inbox.take_alone()).await;
+                    taken.map(|(orders, wait)| {
+                        metric::RETRIES.add(orders.len() as u64, &[RULE]);
+                        (Batch { orders, crowd: None }, wait)
+                    })
+                }
             };
             // A crowd is in hand until its orders were looked at.
             let Some((Batch { orders: batch, crowd: _crowd }, wait)) = taken else { return };

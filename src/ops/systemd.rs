@@ -108,7 +108,7 @@ impl ServiceManager {
     }
 
     /// Tells how the daemon is, whenever that has changed.
-    pub async fn tell(self, summaries: Summaries, stop: CancellationToken) {
+    pub async fn renew_status(self, summaries: Summaries, stop: CancellationToken) {
         let mut told = String::new();
         while self.words.is_some() {
             let status = summaries.line();

@@ -14,8 +14,8 @@ use crate::{
     config::Events,
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
-        Store, StoreError, Transaction, Window,
+        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Pool, SampleDeadline,
+        Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -279,6 +279,10 @@ impl<D: Dialect> Store for Table<D> {
 
     fn outbox_apart(&self, connections: usize) -> Outbox {
         self.outbox.over(self.connections.apart(connections))
+    }
+
+    fn pools(&self) -> Vec<Pool> {
+        self.connections.pools()
     }
 
     fn set_targets(&self, events: &Events) {

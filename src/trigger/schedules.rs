@@ -25,8 +25,8 @@ use crate::{
     config::{Events, Live, Retry, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction,
-        Window,
+        Catalogue, Census, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Pool, Store, StoreError,
+        Transaction, Window,
     },
 };
 
@@ -121,6 +121,10 @@ impl Store for Table {
     }
 
     fn set_targets(&self, _events: &Events) {}
+
+    fn pools(&self) -> Vec<Pool> {
+        Vec::new()
+    }
 
     async fn begin(&self, _limits: Limits) -> Result<Box<dyn Transaction>, StoreError> {
         unimplemented!()

@@ -35,6 +35,12 @@ impl Inbox {
         self.lock().queued()
     }
 
+    /// How many orders each lane has.
+    #[must_use]
+    pub fn lanes(&self) -> [(&'static str, usize); 5] {
+        self.lock().lanes()
+    }
+
     /// Whether so many different orders fail that no order can be closed.
     #[must_use]
     pub fn refuses_all(&self) -> bool {
@@ -58,7 +64,7 @@ impl Inbox {
         let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
             Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
             Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
-            Stage::Hinted | Stage::Open | Stage::Settled(_) => None,
+            Stage::Hinted | Stage::Open | Stage::Settled(..) => None,
         });
         kept.extend(elsewhere);
         kept
