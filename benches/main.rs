@@ -9,7 +9,7 @@
 //! | [`flash_sale`], [`bound`] | orders due at one instant, closed by daemons or by bare SQL |
 //! | [`contestants`] | other ways of closing orders |
 //! | [`shop`], [`orders`], [`intake`], [`stage`] | tables and keys, filled by the hundred thousand, and new orders as they come |
-//! | [`servers`], [`machine`], [`usage`] | what it runs on and what that uses |
+//! | [`servers`], [`machine`], [`usage`], [`watcher`] | what it runs on, what that uses, and who looks at it |
 //! | [`lateness`] | what the database recorded |
 //! | [`report`], [`table`], [`plots`] | results.json, results.md, plots |
 //! | [`options`], [`progress`] | the command line, and what it shows meanwhile |
@@ -42,6 +42,7 @@ mod stage;
 mod support;
 mod table;
 mod usage;
+mod watcher;
 
 use std::{process::ExitCode, time::Instant};
 
@@ -51,7 +52,7 @@ use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
-use scenarios::{burst, cost, fan_in, outbox, punctual, recovery, steady, trouble};
+use scenarios::{burst, cost, fan_in, outbox, punctual, recovery, steady, trouble, watched};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -82,6 +83,7 @@ async fn bench(options: &Options) -> Result<(), String> {
             Name::Recovery => results.recovery = Some(Ran::new(began, options, &machine, recovery::run(options, &progress).await)),
             Name::Outbox => results.outbox = Some(Ran::new(began, options, &machine, outbox::run(options, &progress).await)),
             Name::Trouble => results.trouble = Some(Ran::new(began, options, &machine, trouble::run(options, &progress).await)),
+            Name::Watched => results.watched = Some(Ran::new(began, options, &machine, watched::run(options, &progress).await)),
         }
         // After each, so that what was measured stays when the next one fails.
         results.write(&folder)?;

@@ -12,19 +12,19 @@ pub struct Options {
     /// What to measure; everything, if nothing is named
     #[arg(value_enum, value_name = "SCENARIO")]
     pub scenarios: Vec<Name>,
-    /// How long each window of punctual, steady, fan-in and cost lasts, in seconds; in trouble, half as long
+    /// How long each window of punctual, steady, fan-in, cost and watched lasts, in seconds; in trouble, half as long
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1_200))]
     pub seconds: u32,
-    /// How often each burst is repeated, in outbox at least three times; the median counts
+    /// How often each burst is repeated, in outbox and watched at least three times; the median counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
     /// For how long Redis, the database and the daemon are away in recovery, in seconds
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub away: u32,
-    /// Pending orders in punctual; cost takes the largest
+    /// Pending orders in punctual; cost and watched take the largest
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000], value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub sizes: Vec<u32>,
-    /// Orders due at one instant in burst; fan-in takes the largest, recovery the smallest
+    /// Orders due at one instant in burst; fan-in and watched take the largest, recovery the smallest
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000], value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub bursts: Vec<u32>,
     /// Articles among which the orders of a burst are spread
@@ -81,6 +81,8 @@ pub enum Name {
     Outbox,
     /// Whether orders that need nothing of what is broken close on time
     Trouble,
+    /// What it costs to be watched: metrics scraped each second, the page open
+    Watched,
 }
 
 /// The databases.

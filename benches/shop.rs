@@ -37,6 +37,7 @@ pub struct Shop {
     in_order: bool,
     records: bool,
     text_status: bool,
+    watched: Option<Settings>,
 }
 
 /// How a database says things.
@@ -51,7 +52,7 @@ impl Shop {
     /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
     /// quantity back.
     pub async fn open(database: Database, articles: Option<u32>) -> Self {
-        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false };
+        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false, watched: None };
         shop.reset(articles).await;
         shop
     }
@@ -108,6 +109,11 @@ impl Shop {
         Self { in_order: true, ..self }
     }
 
+    /// Has daemons with these settings besides, from now on.
+    pub fn watched_by(&mut self, settings: Option<Settings>) {
+        self.watched = settings;
+    }
+
     /// Has a status that is text, from the next reset on.
     pub fn set_text_status(&mut self, text: bool) {
         self.text_status = text;
@@ -139,6 +145,9 @@ impl Shop {
         }
         if self.records {
             settings = settings.add(EVENTS);
+        }
+        if let Some(watched) = &self.watched {
+            settings = settings.add(&watched.toml());
         }
         match self.release("IN (:ids)") {
             Some(release) if self.in_order => settings.set("close.sql", vec![LOCK_IN_ORDER.to_owned(), release]),

@@ -187,7 +187,7 @@ impl Daemon {
         }
         let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
         others.spawn(listener.run());
-        others.spawn(manager.clone().tell(told, stop.clone()));
+        others.spawn(manager.clone().renew_status(told, stop.clone()));
         let common =
             Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
         let mut daemon = Self {

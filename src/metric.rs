@@ -70,12 +70,18 @@ metrics! {
     /// Notifications of expired keys, by what they were: order, foreign (the key names no order), lost (on the way, as far as
     /// that can be known), dropped (came faster than their orders could be looked at).
     NOTIFICATIONS = "order_closer_notifications_total", Kind::Counter, ["rule", "kind"];
+    /// How long after its deadline the notification of a closed order came, in seconds. One that came while its order was just being
+    /// closed is not counted.
+    NOTIFICATION_LAG = "order_closer_notification_lag_seconds", Kind::Histogram(LATENESS_BUCKETS), ["rule"];
     /// 1 while there is a confirmed subscription to expired keys, else 0.
     SUBSCRIBED = "order_closer_subscribed", Kind::Gauge, [];
     /// Confirmed subscriptions; each after the first is a resubscription.
     SUBSCRIPTIONS = "order_closer_subscriptions_total", Kind::Counter, [];
     /// Orders that wait in the inbox: queued for a worker, held, resting, disputed.
     WAITING = "order_closer_inbox_orders", Kind::Gauge, ["rule", "state"];
+    /// The same by lane: due (falls due now), backlog, hints (nobody has read the row yet), asked (somebody is asked about them
+    /// first), alone (failed, and tried by themselves).
+    LANES = "order_closer_inbox_lane_orders", Kind::Gauge, ["rule", "lane"];
     /// Orders whose deadline is near and which wait for it in the wheel.
     WHEEL = "order_closer_wheel_orders", Kind::Gauge, ["rule"];
     /// Orders of a transaction, also of one that failed.
@@ -85,6 +91,8 @@ metrics! {
     /// Transactions that failed, by why: conflict (a deadlock), locked (a wait for a lock ended), timed_out, rejected, refused (a login),
     /// unavailable (the database is away).
     BATCH_FAILURES = "order_closer_batch_failures_total", Kind::Counter, ["rule", "kind"];
+    /// Orders that were tried again, apart from others, after they were held, rejected, or failed together.
+    RETRIES = "order_closer_retries_total", Kind::Counter, ["rule"];
     /// Passes that ended well, of look-ahead and sweep.
     PASSES = "order_closer_passes_total", Kind::Counter, ["rule", "pass"];
     /// When a pass ended well the last time, in seconds since 1970 UTC.
@@ -99,8 +107,19 @@ metrics! {
     DATABASE_UP = "order_closer_database_up", Kind::Gauge, [];
     /// Events that wait for a target, with those that are put off.
     EVENTS_WAITING = "order_closer_events_waiting", Kind::Gauge, ["target"];
+    /// For how long the oldest of them has waited, in seconds; 0 without any.
+    EVENTS_OLDEST = "order_closer_events_oldest_seconds", Kind::Gauge, ["target"];
     /// Events that were given up.
     EVENTS_DEAD = "order_closer_events_dead", Kind::Gauge, ["target"];
+    /// Deliveries that have ended, by how: delivered, failed, away (the target was not there), gone (it wants no more events).
+    DELIVERIES = "order_closer_deliveries_total", Kind::Counter, ["target", "result"];
+    /// Connections to the database, of the pool closing (transactions) and the pool reading (look-ahead, sweep, our own tables), by
+    /// state: idle, in_use. Those that tell targets have a pool of their own, which is not counted.
+    CONNECTIONS = "order_closer_connections", Kind::Gauge, ["rule", "pool", "state"];
+    /// The most connections of such a pool.
+    CONNECTIONS_LIMIT = "order_closer_connections_limit", Kind::Gauge, ["rule", "pool"];
+    /// 1 while the daemon runs with an older configuration, since it has refused the one that it was to take over, else 0.
+    CONFIG_REFUSED = "order_closer_config_refused", Kind::Gauge, [];
     /// Lines of the log that were dropped, since nobody read them.
     LOG_DROPPED = "order_closer_log_lines_dropped_total", Kind::Counter, [];
     /// 1, with the version of the program.

@@ -209,6 +209,9 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// belong to the runtime that uses them first, and are closed when they are dropped.
     fn outbox_apart(&self, connections: usize) -> Outbox;
 
+    /// The pools of connections, as they are now.
+    fn pools(&self) -> Vec<Pool>;
+
     /// Records further closures for the targets of these settings; what is recorded stays as it is.
     fn set_targets(&self, events: &Events);
 
@@ -347,6 +350,19 @@ pub trait Transaction: Send {
 
     /// Rolls back, leaving the connection fit for further use.
     async fn rollback(self: Box<Self>);
+}
+
+/// A pool of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    /// What it is for.
+    pub name: &'static str,
+    /// How many connections there are.
+    pub open: usize,
+    /// How many of them nobody uses.
+    pub idle: usize,
+    /// How many there may be.
+    pub limit: usize,
 }
 
 /// The connections that the stores of several rules have in common: the first that is opened connects.

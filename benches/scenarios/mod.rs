@@ -16,3 +16,5 @@ pub mod recovery;
 pub mod steady;
 /// Whether orders that need nothing of what is broken close on time.
 pub mod trouble;
+/// What it costs to be watched.
+pub mod watched;

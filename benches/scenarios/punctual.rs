@@ -110,7 +110,7 @@ pub async fn run(options: &Options, progress: &Progress) -> Punctual {
 }
 
 /// Takes so many orders, whose deadlines begin now; returns the number of the next.
-async fn fill(intakes: &[Intake], pending: u32) -> i64 {
+pub async fn fill(intakes: &[Intake], pending: u32) -> i64 {
     let orders = Orders { numbers: 1..i64::from(pending) + 1, due_from: orders::now(), over: lifetime(pending) };
     for intake in intakes {
         intake.take(&orders).await;
@@ -125,7 +125,7 @@ fn lifetime(pending: u32) -> Millis {
 }
 
 /// As many as fall due.
-fn arrivals(pending: u32) -> f64 {
+pub fn arrivals(pending: u32) -> f64 {
     f64::from(pending) * 1_000.0 / lifetime(pending) as f64
 }
 
@@ -184,7 +184,7 @@ async fn order_closer(server: &Postgres, pending: u32, seconds: u32, progress: &
 }
 
 /// Warms up, until nothing is left of what fell due while the tables were filled; then it counts.
-async fn window(shop: &Shop, seconds: u32) -> Lateness {
+pub async fn window(shop: &Shop, seconds: u32) -> Lateness {
     stage::until_closed(shop, orders::now() + WARM_UP).await;
     let from = orders::now();
     let until = from + Millis::from(seconds) * 1_000;

@@ -73,7 +73,7 @@ impl Line {
         let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop } = common;
         let rule = config.which.name.clone();
         let commands = commands.of(&config.redis.key_prefix);
-        let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
+        let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()).of(&rule));
         let stats = Arc::new(Stats::of(&rule));
         let keys = KeyReader::new(config.redis.key_prefix.clone(), Arc::clone(&store));
         let peers = Arc::new(Membership::default());

@@ -14,6 +14,7 @@ use crate::{
     close::{Bounds, Inbox},
     config::{Changes, Loaded, Sweep},
     http::Access,
+    metric,
     ops::{Hangups, ServiceManager},
     outbox::{self, Plan, Relays},
     store::Store,
@@ -76,15 +77,18 @@ impl Reloading<'_> {
     /// Never ends.
     pub(super) async fn run(mut self, first: &Loaded) {
         let mut last: Option<Loaded> = None;
+        metric::CONFIG_REFUSED.set(0.0, &[]);
         loop {
             self.hangups.next().await;
             self.manager.reloading();
             match self.reload(last.as_ref().unwrap_or(first)) {
                 Ok((loaded, changed)) => {
+                    metric::CONFIG_REFUSED.set(0.0, &[]);
                     info!(changed = changed.join(", "), "the configuration was read anew, and the files that it names");
                     last = Some(loaded);
                 }
                 Err(refused) => {
+                    metric::CONFIG_REFUSED.set(1.0, &[]);
                     error!(reason = %refused, "the configuration was read anew and refused as a whole; going on as before");
                 }
             }

@@ -37,7 +37,7 @@ use crate::{
         alone::{Next, Waiting},
         lanes::{Lane, State},
     },
-    config::Retry,
+    config::{Retry, RuleName},
     order::{OrderId, Row, Trigger},
     outbox::DeadOrder,
     store::LockWait,
@@ -57,6 +57,8 @@ pub struct Pending {
     pub attempts: u32,
     /// The deadline in its row, in microseconds since 1970 UTC, where whoever brought it has read the row.
     pub deadline: Option<i64>,
+    /// When its notification came, if that is why it is looked at.
+    pub(super) heard: Option<Instant>,
     /// Somebody was asked about it, and has let it go on to the next transaction.
     pub(super) cleared: bool,
 }
@@ -65,7 +67,7 @@ impl Pending {
     /// An order that has not failed yet.
     #[must_use]
     pub fn new(id: OrderId, trigger: Trigger) -> Self {
-        Self { id, trigger, attempts: 0, deadline: None, cleared: false }
+        Self { id, trigger, attempts: 0, deadline: None, heard: None, cleared: false }
     }
 
     /// The same of an order whose row has this deadline.
@@ -141,6 +143,7 @@ pub enum Consequence {
 /// The queue. Share it by reference or [`std::sync::Arc`].
 #[derive(Debug)]
 pub struct Inbox {
+    rule: RuleName,
     state: Mutex<State>,
     capacity: usize,
     retry: RwLock<Retry>,
@@ -160,6 +163,7 @@ impl Inbox {
     #[must_use]
     pub fn new(capacity: usize, retry: Retry) -> Self {
         Self {
+            rule: RuleName::default(),
             state: Mutex::default(),
             capacity,
             retry: RwLock::new(retry),
@@ -171,6 +175,20 @@ impl Inbox {
             idle: Notify::new(),
             sweep_wanted: Notify::new(),
         }
+    }
+
+    /// The same for orders of this rule.
+    #[must_use]
+    pub fn of(mut self, rule: &RuleName) -> Self {
+        self.rule = rule.clone();
+        self.lock().rule = rule.clone();
+        self
+    }
+
+    /// The rule whose orders these are.
+    #[must_use]
+    pub fn rule(&self) -> &RuleName {
+        &self.rule
     }
 
     /// Orders that their database rejects from now on are tried again so; what rests already rests as long as it was told.
@@ -316,7 +334,7 @@ impl Inbox {
         state.in_hand = state.in_hand.saturating_sub(1);
         if is_dead_letter {
             // Not forgotten: a sweep that read the table before may still bring it.
-            state.remember_settled(id, now);
+            state.remember_settled(id, None, now);
         } else {
             state.remember_given_up(id, now);
         }
@@ -388,7 +406,8 @@ impl Inbox {
         let mut state = self.lock();
         state.known.reserve(orders.size_hint().0);
         for (id, deadline) in orders {
-            let pending = Pending::new(id.clone(), trigger).with_deadline(deadline);
+            let heard = (lane == Lane::Hints).then_some(now);
+            let pending = Pending { heard, ..Pending::new(id.clone(), trigger).with_deadline(deadline) };
             last = state.admit(pending, lane, seen, capacity, now);
             queued |= last == Offer::Queued;
             full |= last == Offer::Full;

@@ -18,7 +18,8 @@ use crate::{
         trouble::{Blame, Ended, Trouble},
         waits::{Place, Waits},
     },
-    config::Retry,
+    config::{Retry, RuleName},
+    metric,
     order::OrderId,
     outbox::DeadOrder,
 };
@@ -62,7 +63,8 @@ pub(super) enum Stage {
     Open,
     /// Not to be looked at before its time.
     Waits(Place),
-    Settled(Instant),
+    /// Since when, and when a closed one fell due whose notification has not come yet.
+    Settled(Instant, Option<Instant>),
     GivenUp(Instant),
 }
 
@@ -70,6 +72,7 @@ type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
+    pub(super) rule: RuleName,
     due_now: Queue,
     backlog: Queue,
     hints: Queue,
@@ -91,17 +94,24 @@ pub(super) struct State {
 impl State {
     pub(super) fn admit(&mut self, pending: Pending, lane: Lane, seen: Option<Instant>, capacity: usize, now: Instant) -> Offer {
         let queued = if lane == Lane::Hints { self.hints.len() + self.asking.hints.queued() } else { self.facts() };
-        let known = self.known.entry(pending.id.clone());
-        if let Entry::Occupied(known) = &known {
+        let mut known = self.known.entry(pending.id.clone());
+        if let Entry::Occupied(known) = &mut known {
+            if lane == Lane::Hints
+                && let Stage::Settled(_, due) = known.get_mut()
+                && let Some(due) = due.take()
+            {
+                // Its notification has come after all.
+                metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[self.rule.as_str()]);
+            }
             match known.get() {
                 Stage::Open => return Offer::Known,
                 Stage::Hinted if lane == Lane::Hints => return Offer::Known,
-                Stage::Settled(at) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
+                Stage::Settled(at, _) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
                 Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
                 Stage::Waits(place) if pending.deadline.is_none_or(|deadline| self.waits.deadline(*place) == Some(deadline)) => {
                     return Offer::Known;
                 }
-                Stage::Hinted | Stage::Settled(_) | Stage::GivenUp(_) | Stage::Waits(_) => {}
+                Stage::Hinted | Stage::Settled(..) | Stage::GivenUp(_) | Stage::Waits(_) => {}
             }
         }
         if self.closed || queued >= capacity {
@@ -160,7 +170,7 @@ impl State {
                 *stage = Stage::Open;
                 true
             }
-            Some(Stage::Open | Stage::Waits(_) | Stage::Settled(_) | Stage::GivenUp(_)) | None => false,
+            Some(Stage::Open | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => false,
         })
     }
 
@@ -168,8 +178,9 @@ impl State {
         self.in_hand = self.in_hand.saturating_sub(1);
         let before = self.alone.take_back(&pending);
         match outcome {
-            Outcome::Closed(_) => {
-                self.remember_settled(&pending.id, now);
+            Outcome::Closed(closed) => {
+                let due = if pending.heard.is_none() { now.checked_sub(closed.lateness) } else { None };
+                self.remember_settled(&pending.id, due, now);
                 if before.is_some_and(|before| before.held) {
                     self.alone.hope();
                 }
@@ -182,7 +193,7 @@ impl State {
                     }
                 }
             }
-            Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, now),
+            Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, None, now),
             Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
             Outcome::Locked { reason } => {
                 let before = before.filter(|before| before.held);
@@ -253,9 +264,9 @@ impl State {
     /// Forgets that an order was settled before `seen`, or that it waits.
     pub(super) fn reopen(&mut self, id: &OrderId, seen: Instant) {
         match self.known.get(id) {
-            Some(Stage::Settled(at)) if *at < seen => {}
+            Some(Stage::Settled(at, _)) if *at < seen => {}
             Some(Stage::Waits(place)) => self.waits.remove(*place),
-            Some(Stage::Hinted | Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => return,
+            Some(Stage::Hinted | Stage::Open | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
         }
         self.known.remove(id);
     }
@@ -289,6 +300,13 @@ impl State {
         self.due_now.len() + self.backlog.len() + self.asking.facts.queued()
     }
 
+    /// How many orders each lane has.
+    pub(super) fn lanes(&self) -> [(&'static str, usize); 5] {
+        let asked = self.asking.facts.queued() + self.asking.hints.queued();
+        let (due, backlog, hints) = (self.due_now.len(), self.backlog.len(), self.hints.len());
+        [("due", due), ("backlog", backlog), ("hints", hints), ("asked", asked), ("alone", self.alone.len())]
+    }
+
     pub(super) fn queued(&self) -> usize {
         self.facts() + self.hints.len() + self.asking.hints.queued()
     }
@@ -297,10 +315,11 @@ impl State {
         self.closed || (self.queued() == 0 && self.in_hand == 0 && !self.alone.is_busy())
     }
 
-    pub(super) fn remember_settled(&mut self, id: &OrderId, now: Instant) {
+    /// `due` of one that was closed and whose notification has not come yet.
+    pub(super) fn remember_settled(&mut self, id: &OrderId, due: Option<Instant>, now: Instant) {
         match self.known.get_mut(id) {
-            Some(stage) => *stage = Stage::Settled(now),
-            None => drop(self.known.insert(id.clone(), Stage::Settled(now))),
+            Some(stage) => *stage = Stage::Settled(now, due),
+            None => drop(self.known.insert(id.clone(), Stage::Settled(now, due))),
         }
         self.settled.push_back((now, id.clone()));
     }
@@ -322,7 +341,7 @@ impl State {
 
     /// Unless the id has a newer story than this memory of it.
     fn forget(&mut self, id: &OrderId, at: Instant) {
-        if matches!(self.known.get(id), Some(Stage::Settled(newest) | Stage::GivenUp(newest)) if *newest == at) {
+        if matches!(self.known.get(id), Some(Stage::Settled(newest, _) | Stage::GivenUp(newest)) if *newest == at) {
             self.known.remove(id);
         }
     }

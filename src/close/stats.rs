@@ -8,6 +8,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::{
     close::outcome::{Looked, Outcome},
@@ -138,11 +139,16 @@ impl Stats {
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
+        let now = Instant::now();
         for Looked { pending, outcome } in looked {
             let trigger = pending.trigger.name();
             metric::LOOKS.add(1, &[self.rule.as_str(), trigger, outcome.name()]);
             if let Outcome::Closed(closed) = outcome {
                 metric::LATENESS.record(closed.lateness.as_secs_f64(), &[self.rule.as_str(), trigger]);
+                if let Some(heard) = pending.heard {
+                    let lag = closed.lateness.saturating_sub(now - heard);
+                    metric::NOTIFICATION_LAG.record(lag.as_secs_f64(), &[self.rule.as_str()]);
+                }
             }
         }
     }

@@ -22,6 +22,7 @@ use crate::{
         stats::{Stats, millis},
         throttle::{Said, Throttle},
     },
+    metric,
     order::{OrderId, Trigger},
     outbox::DeadOrder,
     store::{LockWait, StoreError},
@@ -129,7 +130,13 @@ impl Worker {
                     let taken = watchdog::waiting(self.inbox.take(self.gate.most(self.batch_size))).await;
                     taken.map(|batch| (batch, LockWait::Briefly))
                 }
-                Lane::Alone => watchdog::waiting(self.inbox.take_alone()).await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
+                Lane::Alone => {
+                    let taken = watchdog::waiting(self.inbox.take_alone()).await;
+                    taken.map(|(orders, wait)| {
+                        metric::RETRIES.add(orders.len() as u64, &[self.inbox.rule().as_str()]);
+                        (Batch { orders, crowd: None }, wait)
+                    })
+                }
             };
             // A crowd is in hand until its orders were looked at.
             let Some((Batch { orders: batch, crowd: _crowd }, wait)) = taken else { return };

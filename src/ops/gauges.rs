@@ -1,6 +1,6 @@
 //! What is read once a second: what waits, who else is there, what works.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use crate::{
     metric,
     ops::Measured,
     outbox::Counts,
-    store::{Store, StoreError},
+    store::{Pool, Store, StoreError},
     trigger::{Membership, Passes},
 };
 
@@ -69,6 +69,14 @@ impl Gauges {
         for (state, orders) in states {
             metric::WAITING.set(orders as f64, &[self.store.rule().as_str(), state]);
         }
+        for (lane, orders) in self.inbox.lanes() {
+            metric::LANES.set(orders as f64, &[self.store.rule().as_str(), lane]);
+        }
+        for Pool { name, open, idle, limit } in self.store.pools() {
+            metric::CONNECTIONS.set(idle as f64, &[self.store.rule().as_str(), name, "idle"]);
+            metric::CONNECTIONS.set(open.saturating_sub(idle) as f64, &[self.store.rule().as_str(), name, "in_use"]);
+            metric::CONNECTIONS_LIMIT.set(limit as f64, &[self.store.rule().as_str(), name]);
+        }
         let (others, fit) = self.peers.seen();
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
         metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
@@ -76,12 +84,16 @@ impl Gauges {
         metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts() && !self.passes.are_unreachable())), &[]);
     }
 
-    async fn count_events_once(&self) -> Result<(), StoreError> {
+    /// `known` are the targets for which there was something before.
+    async fn count_events_once(&self, known: &mut BTreeSet<String>) -> Result<(), StoreError> {
         let outbox = self.store.outbox();
-        for target in outbox.addressed().await? {
-            let Counts { waiting, dead } = outbox.count_for(&target).await?;
-            metric::EVENTS_WAITING.set(waiting as f64, &[&target]);
-            metric::EVENTS_DEAD.set(dead as f64, &[&target]);
+        // For whom nothing waits any more, nothing is found.
+        known.extend(outbox.addressed().await?);
+        for target in known.iter() {
+            let Counts { waiting, oldest, dead } = outbox.count_for(target).await?;
+            metric::EVENTS_WAITING.set(waiting as f64, &[target]);
+            metric::EVENTS_OLDEST.set(oldest.unwrap_or_default().as_secs_f64(), &[target]);
+            metric::EVENTS_DEAD.set(dead as f64, &[target]);
         }
         Ok(())
     }
@@ -90,8 +102,9 @@ impl Gauges {
         if !self.store.outbox().is_ready() {
             return;
         }
+        let mut known = BTreeSet::new();
         loop {
-            if let Ok(Err(error)) = tokio::time::timeout(EVENTS_LIMIT, self.count_events_once()).await {
+            if let Ok(Err(error)) = tokio::time::timeout(EVENTS_LIMIT, self.count_events_once(&mut known)).await {
                 debug!(%error, "events were not counted");
             }
             tokio::time::sleep(EVENTS_EVERY).await;

@@ -108,7 +108,7 @@ impl ServiceManager {
     }
 
     /// Tells how the daemon is, whenever that has changed: each rule, where there are several.
-    pub async fn tell(self, rules: watch::Receiver<Vec<Summaries>>, stop: CancellationToken) {
+    pub async fn renew_status(self, rules: watch::Receiver<Vec<Summaries>>, stop: CancellationToken) {
         let mut told = String::new();
         while self.words.is_some() {
             let status = match &rules.borrow()[..] {

@@ -417,7 +417,7 @@ enum Candidate {
 }
 
 /// When an event was recorded, in microseconds since 1970 UTC, as its id tells.
-fn recorded_at(id: &Uuid) -> i64 {
+pub(super) fn recorded_at(id: &Uuid) -> i64 {
     let (seconds, nanos) = id.get_timestamp().map_or((0, 0), |time| time.to_unix());
     i64::try_from(seconds).unwrap_or(0) * 1_000_000 + i64::from(nanos / 1_000)
 }

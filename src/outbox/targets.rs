@@ -51,6 +51,17 @@ pub struct Rest {
 }
 
 impl Answer {
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Failed { .. } => "failed",
+            Self::Away { .. } => "away",
+            Self::Gone { .. } => "gone",
+        }
+    }
+
     /// A failure without a wish for rest.
     pub fn failed(reason: impl Into<String>) -> Self {
         Self::Failed { reason: reason.into(), rest: None }

@@ -27,7 +27,7 @@ use sqlx::{
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::store::{
-    Limits, LockWait, Settings, StoreError,
+    self, Limits, LockWait, Settings, StoreError,
     dialect::{Dialect, DriverOptions, sorted},
     driver::Driver,
     own::{Backend, Link, Open, Work},
@@ -210,6 +210,18 @@ impl<D: Dialect> Connections<D> {
     /// Makes a first connection; an error is the driver's own.
     pub(super) async fn first(&self) -> Result<(), sqlx::Error> {
         self.acquire(&self.reading).await.map(drop)
+    }
+
+    /// The pools, as they are now.
+    pub(super) fn pools(&self) -> Vec<store::Pool> {
+        let pools = [("closing", &self.closing), ("reading", &self.reading)];
+        let of = |(name, pool): (&'static str, &Pool<D::Driver>)| store::Pool {
+            name,
+            open: pool.size() as usize,
+            idle: pool.num_idle(),
+            limit: pool.options().get_max_connections() as usize,
+        };
+        pools.map(of).into()
     }
 
     /// Makes connections to come otherwise.

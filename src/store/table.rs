@@ -15,7 +15,7 @@ use crate::{
     order::{IdKind, OrderId, Row},
     store::{
         Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox,
-        Page, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
+        Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -343,6 +343,10 @@ impl<D: Dialect> Store for Table<D> {
 
     fn outbox_apart(&self, connections: usize) -> Outbox {
         self.outbox.over(self.connections.apart(connections))
+    }
+
+    fn pools(&self) -> Vec<Pool> {
+        self.connections.pools()
     }
 
     fn set_targets(&self, events: &Events) {

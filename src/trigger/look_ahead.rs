@@ -73,6 +73,7 @@ impl LookAhead {
         loop {
             let ahead = settings.get().ahead.get();
             if ahead.is_zero() {
+                self.passes.rest(Pass::LookAhead);
                 watchdog::waiting(settings.changed()).await;
                 continue;
             }

@@ -73,6 +73,11 @@ impl Passes {
         self.known()[pass as usize].last = if is_away { Last::Unreachable } else { Last::Failed };
     }
 
+    /// There are none of this kind any more, for a while.
+    pub fn rest(&self, pass: Pass) {
+        self.known()[pass as usize].last = Last::None;
+    }
+
     /// Whether the last one of each kind found no database.
     #[must_use]
     pub fn are_unreachable(&self) -> bool {

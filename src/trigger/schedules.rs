@@ -25,7 +25,7 @@ use crate::{
     config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page, Pool,
         Store, StoreError, Transaction, Window,
     },
 };
@@ -135,6 +135,10 @@ impl Store for Table {
     }
 
     fn set_targets(&self, _events: &Events) {}
+
+    fn pools(&self) -> Vec<Pool> {
+        Vec::new()
+    }
 
     async fn begin(&self, _limits: Limits) -> Result<Box<dyn Transaction>, StoreError> {
         unimplemented!()

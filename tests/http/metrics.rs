@@ -3,7 +3,12 @@ use std::collections::BTreeSet;
 use order_closer::metric;
 
 use super::Asked;
-use crate::support::{Kind, Redis, Shop, wait};
+use crate::support::{
+    Kind, Proxy, Redis, Shop, order_closer,
+    receiver::{Behaviour, Receiver},
+    shop::key,
+    wait,
+};
 
 #[tokio::test]
 async fn closures_are_counted_with_their_lateness() {
@@ -63,6 +68,105 @@ async fn overdue_orders_are_counted_while_none_can_be_closed() {
     asked.until_sample(r#"order_closer_overdue_orders{rule="orders",state="resting"}"#, |value| value == 0.0).await;
     asked.daemon.stop().await;
     shop.assert_outcome().await;
+}
+
+/// Once for each order, whether its notification closes it or comes when that is done.
+#[tokio::test]
+async fn notifications_are_timed_by_the_deadlines_of_their_orders() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis).set("sweep.ahead", "0s");
+    let asked = Asked::with(settings.set("sweep.every", "1h")).await;
+    asked.daemon.until_logged("listening for expired keys").await;
+    let of = |part: &str| format!(r#"order_closer_notification_lag_seconds_{part}{{rule="orders"}}"#);
+    // Its notification closes it.
+    shop.order(1, -30_000).await;
+    redis.publish_expired(0, key(1).as_bytes());
+    shop.until_all_settled().await;
+    asked.until_sample(&of("count"), |count| count == 1.0).await;
+    // It is closed when its notification comes, twice.
+    let settings = std::fs::read_to_string(asked.daemon.config_file()).unwrap();
+    assert!(asked.daemon.reload(&settings.replace("1h", "200ms")).await);
+    shop.order(2, -60_000).await;
+    shop.until_all_settled().await;
+    let swept = r#"order_closer_looks_total{rule="orders",trigger="sweep",outcome="closed"}"#;
+    asked.until_sample(swept, |closed| closed == 1.0).await;
+    assert_eq!(asked.samples().await[&of("count")], 1.0);
+    for number in [2, 2] {
+        redis.publish_expired(0, key(number).as_bytes());
+    }
+    asked.until_sample(&of("count"), |count| count == 2.0).await;
+    let sum = asked.samples().await[&of("sum")];
+    assert!((89.0..150.0).contains(&sum), "{sum}");
+    // Whatever came twice was heard twice, and counted once.
+    asked.until_sample(r#"order_closer_notifications_total{rule="orders",kind="order"}"#, |heard| heard == 3.0).await;
+    assert_eq!(asked.samples().await[&of("count")], 2.0);
+    asked.daemon.stop().await;
+}
+
+/// What is told to others, by target and by what came of it.
+#[tokio::test]
+async fn deliveries_and_their_backlog_are_counted() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = shop.settings_with(&redis).add(&receiver.webhook("erp", ""));
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    receiver.by_order(|order| (order == 2).then_some(Behaviour::Status(500)));
+    let asked = Asked::with(settings).await;
+    shop.orders_due_in(1..=3, -1_000).await;
+    shop.until_all_settled().await;
+    let deliveries = |result: &str| format!(r#"order_closer_deliveries_total{{target="erp",result="{result}"}}"#);
+    asked.until_sample(&deliveries("delivered"), |delivered| delivered == 2.0).await;
+    asked.until_sample(&deliveries("failed"), |failed| failed >= 3.0).await;
+    asked.until_sample(r#"order_closer_events_waiting{target="erp"}"#, |waiting| waiting == 1.0).await;
+    asked.until_sample(r#"order_closer_events_oldest_seconds{target="erp"}"#, |age| (1.0..600.0).contains(&age)).await;
+    receiver.by_order(|_| None);
+    asked.until_sample(&deliveries("delivered"), |delivered| delivered == 3.0).await;
+    asked.until_sample(r#"order_closer_events_oldest_seconds{target="erp"}"#, |age| age == 0.0).await;
+    asked.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn lanes_retries_and_connections_are_counted_and_a_refused_configuration_is_told() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=3, -1_000).await;
+    let mut payment = shop.database.begin().await;
+    payment.execute("UPDATE orders SET paid_at = NULL WHERE order_no = 2").await;
+    let asked = Asked::start(&shop, &redis).await;
+    asked.until_sample(r#"order_closer_inbox_lane_orders{rule="orders",lane="alone"}"#, |orders| orders == 1.0).await;
+    asked.until_sample(r#"order_closer_retries_total{rule="orders"}"#, |retries| retries >= 3.0).await;
+    payment.rollback().await;
+    shop.until_all_settled().await;
+    asked.until_sample(r#"order_closer_inbox_lane_orders{rule="orders",lane="alone"}"#, |orders| orders == 0.0).await;
+    let samples = asked.samples().await;
+    for pool in ["closing", "reading"] {
+        let of = |state: &str| samples[&format!(r#"order_closer_connections{{rule="orders",pool="{pool}",state="{state}"}}"#)];
+        let limit = samples[&format!(r#"order_closer_connections_limit{{rule="orders",pool="{pool}"}}"#)];
+        assert!((1.0..=limit).contains(&(of("idle") + of("in_use"))), "{pool}: {samples:?}");
+    }
+    let refused = "order_closer_config_refused";
+    asked.until_sample(refused, |refused| refused == 0.0).await;
+    let good = std::fs::read_to_string(asked.daemon.config_file()).unwrap();
+    assert!(!asked.daemon.reload("[orders").await);
+    asked.until_sample(refused, |refused| refused == 1.0).await;
+    assert!(asked.daemon.reload(&good).await);
+    asked.until_sample(refused, |refused| refused == 0.0).await;
+    asked.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_is_seen_while_nothing_is_due() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let proxy = Proxy::before(&shop.database.url);
+    let asked = Asked::with(shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url))).await;
+    asked.until_sample("order_closer_database_up", |up| up == 1.0).await;
+    proxy.refuse().await;
+    asked.until_sample("order_closer_database_up", |up| up == 0.0).await;
+    proxy.accept().await;
+    asked.until_sample("order_closer_database_up", |up| up == 1.0).await;
+    asked.daemon.stop().await;
 }
 
 /// The page that lists them, and what is exported.

@@ -61,6 +61,12 @@ impl Inbox {
         self.lock().queued()
     }
 
+    /// How many orders each lane has.
+    #[must_use]
+    pub fn lanes(&self) -> [(&'static str, usize); 5] {
+        self.lock().lanes()
+    }
+
     /// Whether so many different orders fail that no order can be closed.
     #[must_use]
     pub fn refuses_all(&self) -> bool {
@@ -84,7 +90,7 @@ impl Inbox {
         let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
             Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
             Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
-            Stage::Hinted | Stage::Open | Stage::Settled(_) => None,
+            Stage::Hinted | Stage::Open | Stage::Settled(..) => None,
         });
         kept.extend(elsewhere);
         kept
@@ -98,7 +104,7 @@ impl Inbox {
         let reason = state.alone.waiting().find(|waiting| waiting.pending.id == *id).map(|waiting| waiting.reason.clone());
         let left = match state.known.get(id) {
             Some(Stage::Waits((until, _))) => Some(until.saturating_duration_since(Instant::now())),
-            Some(Stage::Hinted | Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => None,
+            Some(Stage::Hinted | Stage::Open | Stage::Settled(..) | Stage::GivenUp(_)) | None => None,
         };
         Some(KeptBy { what, reason, left })
     }

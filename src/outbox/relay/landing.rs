@@ -8,6 +8,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{OBSERVING, Pass, Relay};
 use crate::{
+    metric,
     order::rfc3339,
     outbox::{
         Answer, Claimed, Event, Failed, Note, Rest, Settled,
@@ -97,6 +98,7 @@ impl Relay {
             hand.again -= 1;
             hand.more = true;
         }
+        metric::DELIVERIES.add(1, &[target, answer.name()]);
         if answer == Answer::Delivered {
             hand.pass.delivered += 1;
             hand.settled.delivered.push(claimed.event.id);
