@@ -143,6 +143,10 @@ impl Store for Table {
         Ok(Counted::default())
     }
 
+    async fn count_up_to(&self, _window: Window, _most: u32) -> Result<u64, StoreError> {
+        unimplemented!()
+    }
+
     async fn clock(&self) -> Result<ClockReading, StoreError> {
         Ok(ClockReading { micros: self.now(), round_trip: Duration::ZERO })
     }
