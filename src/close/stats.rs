@@ -6,11 +6,14 @@ use std::{
     time::Duration,
 };
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
+use hdrhistogram::{Counter, Histogram};
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    close::outcome::{Looked, Outcome},
+    close::{
+        history::{History, Recent},
+        outcome::{Looked, Outcome},
+    },
     config::RULE,
     metric,
     order::Trigger,
@@ -20,7 +23,7 @@ use crate::{
 const LONGEST_LATENESS_MICROS: u64 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
 /// Percentiles of lateness, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Half of the closures were not later.
     pub p50: f64,
@@ -28,6 +31,18 @@ pub struct Lateness {
     pub p99: f64,
     /// None was later.
     pub max: f64,
+}
+
+impl Lateness {
+    /// Of a histogram of microseconds; nothing where that is empty.
+    pub(super) fn of<C: Counter>(micros: &Histogram<C>) -> Option<Self> {
+        let millis = |micros| millis(Duration::from_micros(micros));
+        (!micros.is_empty()).then(|| Self {
+            p50: millis(micros.value_at_quantile(0.5)),
+            p99: millis(micros.value_at_quantile(0.99)),
+            max: millis(micros.max()),
+        })
+    }
 }
 
 /// Counts over some stretch of time.
@@ -96,13 +111,7 @@ impl Counts {
     }
 
     fn summary(&self) -> Summary {
-        let millis = |micros| millis(Duration::from_micros(micros));
-        let lateness_ms = (!self.lateness.is_empty()).then(|| Lateness {
-            p50: millis(self.lateness.value_at_quantile(0.5)),
-            p99: millis(self.lateness.value_at_quantile(0.99)),
-            max: millis(self.lateness.max()),
-        });
-        Summary { lateness_ms, ..self.summary.clone() }
+        Summary { lateness_ms: Lateness::of(&self.lateness), ..self.summary.clone() }
     }
 }
 
@@ -115,15 +124,16 @@ pub struct Done {
     pub looks: u64,
 }
 
-/// Counts since the start, and since the last summary.
+/// Counts since the start, and since the last summary; and the last hour.
 #[derive(Debug)]
 pub struct Stats {
     counts: Mutex<(Counts, Counts)>,
+    history: History,
 }
 
 impl Default for Stats {
     fn default() -> Self {
-        Self { counts: Mutex::new((Counts::new(), Counts::new())) }
+        Self { counts: Mutex::new((Counts::new(), Counts::new())), history: History::default() }
     }
 }
 
@@ -131,6 +141,7 @@ impl Stats {
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
+        self.history.add(looked);
         for Looked { pending, outcome } in looked {
             let trigger = pending.trigger.name();
             metric::LOOKS.add(1, &[RULE, trigger, outcome.name()]);
@@ -159,6 +170,11 @@ impl Stats {
     pub fn dropped(&self) {
         self.both(|counts| counts.summary.dropped += 1);
         metric::NOTIFICATIONS.add(1, &[RULE, "dropped"]);
+    }
+
+    /// What was closed of late.
+    pub fn recent(&self) -> Recent {
+        self.history.recent()
     }
 
     /// How many orders were closed since the start.
