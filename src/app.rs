@@ -205,6 +205,7 @@ impl Daemon {
                 peers: Arc::clone(&peers),
                 subscribed: subscribed_rx.clone(),
                 requests,
+                stats: Arc::clone(&stats),
             };
             serving.start(config, parts, &stop, &mut others);
         }

@@ -4,6 +4,7 @@
 //! time: nobody who asks can hold up a closure. A port that is in use is tried again, and never stops anything.
 
 mod access;
+mod figures;
 mod orders;
 mod pause;
 mod server;
@@ -22,6 +23,7 @@ use serde::Serialize;
 use tokio::{runtime::Handle, sync::Semaphore};
 
 pub use access::Access;
+pub use figures::Figures;
 pub use server::serve;
 
 use crate::{
@@ -52,6 +54,8 @@ pub struct Desk {
     pub store: Arc<dyn Store>,
     /// What is known of them.
     pub inbox: Arc<Inbox>,
+    /// The figures.
+    pub figures: Figures,
 }
 
 impl Desk {
@@ -104,12 +108,18 @@ fn routes(desk: Desk, access: Access) -> Router {
         .route("/status", get(pause::status))
         .route("/pause", post(pause::begin))
         .route("/resume", post(pause::end))
-        .route_layer(middleware::from_fn_with_state(access, access::guard));
+        .route_layer(middleware::from_fn_with_state(access.clone(), access::guard));
+    let figures = Router::new()
+        .route("/figures", get(figures::once))
+        .route("/figures/stream", get(figures::stream))
+        .route_layer(middleware::from_fn_with_state(access.clone(), access::see));
     Router::new()
+        .route("/", get(|| async move { figures::page(&access) }))
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .merge(guarded)
+        .merge(figures)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here") })
         .with_state(desk)
 }

@@ -1,6 +1,7 @@
 //! What whoever operates the daemon has to do with: the signals that end it, the lines that sum it up, what is measured, and
-//! whether it is ready.
+//! whether it is ready; and the figures for people who look.
 
+mod figures;
 mod gauges;
 mod metrics;
 mod overdue;
@@ -8,9 +9,10 @@ mod readiness;
 mod signals;
 mod summary;
 
+pub use figures::{Figures, MOST_DUE, Part, PauseFigures, RuleFigures, Sampled, Sampler, TargetFigures, Watchers};
 pub use gauges::Gauges;
 pub use metrics::Measured;
-pub use overdue::Overdues;
+pub use overdue::{LastOverdue, Overdue, Overdues};
 pub use readiness::{Readiness, Ready};
 pub use signals::Signals;
 pub use summary::Summaries;

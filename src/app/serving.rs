@@ -6,15 +6,16 @@ use tokio::{
     runtime::Handle,
     sync::{Mutex, Semaphore, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::RunError,
-    close::{Gate, Inbox, Outage, Requests},
+    close::{Gate, Inbox, Outage, Requests, Stats},
     config::Config,
-    http::{self, Access, Desk},
-    ops::{Gauges, Measured, Overdues, Readiness},
+    http::{self, Access, Desk, Figures},
+    ops::{Gauges, Measured, Overdues, Readiness, Sampler, Watchers},
     redis::Commands,
     store::Store,
     trigger::{Membership, Passes},
@@ -39,6 +40,7 @@ pub(super) struct Parts {
     pub(super) peers: Arc<Membership>,
     pub(super) subscribed: watch::Receiver<bool>,
     pub(super) requests: Requests,
+    pub(super) stats: Arc<Stats>,
 }
 
 impl Serving {
@@ -55,7 +57,7 @@ impl Serving {
 
     /// Begins to serve.
     pub(super) fn start(self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests } = parts;
+        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, stats } = parts;
         let oldest = config.sweep.oldest.get();
         let gauges = Gauges {
             measured: self.measured.clone(),
@@ -66,13 +68,19 @@ impl Serving {
             subscribed: subscribed.clone(),
             stop: stop.clone(),
         };
-        let overdues =
-            Overdues { store: Arc::clone(&store), inbox: Arc::clone(&inbox), gate: Arc::clone(&gate), oldest, stop: stop.clone() };
+        let overdues = Overdues {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
+            oldest,
+            last: Arc::default(),
+            stop: stop.clone(),
+        };
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             outage,
-            gate,
+            gate: Arc::clone(&gate),
             passes,
             looks_ahead: !config.sweep.ahead.get().is_zero(),
             commands,
@@ -80,18 +88,35 @@ impl Serving {
             subscribed,
             reached: Mutex::default(),
         };
+        let readiness = Arc::new(readiness);
+        let sampler = Sampler {
+            watchers: Watchers::default(),
+            readiness: Arc::clone(&readiness),
+            store: Arc::clone(&store),
+            servers: [config.database.url.to_string(), config.redis.url.to_string()],
+            table: config.orders.table.to_string(),
+            inbox: Arc::clone(&inbox),
+            gate,
+            stats,
+            overdue: Arc::clone(&overdues.last),
+            targets: config.events.targets().map(str::to_owned).collect(),
+            began: Instant::now(),
+            stop: stop.clone(),
+        };
         let desk = Desk {
             runtime: Handle::current(),
             readers: Arc::new(Semaphore::new(http::READERS)),
             oldest,
-            readiness: Arc::new(readiness),
+            readiness,
             measured: self.measured,
             requests: Arc::new(requests),
             store,
             inbox,
+            figures: Figures::new(sampler.watchers.clone(), stop.clone()),
         };
         running.spawn(gauges.run());
         running.spawn(overdues.run());
+        running.spawn(sampler.run());
         running.spawn(http::serve(self.address, desk, self.access, stop.clone()));
     }
 }

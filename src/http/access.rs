@@ -13,9 +13,19 @@ use subtle::ConstantTimeEq;
 use super::Refusal;
 use crate::config::{Http, Token};
 
-/// The token, if there is one.
+/// The token, if there is one, and what is to be seen without it.
 #[derive(Debug, Clone)]
-pub struct Access(Option<Arc<Token>>);
+pub struct Access {
+    token: Option<Arc<Token>>,
+    read_only_page: bool,
+}
+
+/// How much of the figures somebody sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    All,
+    WithoutIds,
+}
 
 impl Access {
     /// As the configuration says, with its file read.
@@ -29,11 +39,34 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self(token.map(Arc::new)))
+        Ok(Self { token: token.map(Arc::new), read_only_page: http.read_only_page })
+    }
+
+    /// The token that has to be sent, if there is one.
+    #[must_use]
+    pub fn token(&self) -> Option<&Token> {
+        self.token.as_deref()
+    }
+
+    /// What the page is told of this.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.read_only_page, &self.token) {
+            (true, _) => "read-only",
+            (false, Some(_)) => "token",
+            (false, None) => "none",
+        }
+    }
+
+    /// What is shown of the figures. A wrong token is never taken for none: whoever sends one wants to see more.
+    fn view(&self, request: &Request) -> Result<View, Refusal> {
+        if self.read_only_page && !request.headers().contains_key(header::AUTHORIZATION) {
+            return Ok(View::WithoutIds);
+        }
+        self.admits(request).map(|()| View::All)
     }
 
     fn admits(&self, request: &Request) -> Result<(), Refusal> {
-        let Some(token) = &self.0 else {
+        let Some(token) = &self.token else {
             let reason = "nothing of this is served without a token in the configuration (http.token_file)";
             return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
         };
@@ -56,16 +89,30 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
+/// Lets those pass who send the token.
 pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
     match access.admits(&request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let is_unknown = refusal.status == StatusCode::UNAUTHORIZED;
-            let mut response = refusal.into_response();
-            if is_unknown {
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-            }
-            response
-        }
+        Err(refusal) => refused(refusal),
     }
+}
+
+/// Lets those pass who may see figures, and says which.
+pub(super) async fn see(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    match access.view(&request) {
+        Ok(view) => {
+            request.extensions_mut().insert(view);
+            next.run(request).await
+        }
+        Err(refusal) => refused(refusal),
+    }
+}
+
+fn refused(refusal: Refusal) -> Response {
+    let is_unknown = refusal.status == StatusCode::UNAUTHORIZED;
+    let mut response = refusal.into_response();
+    if is_unknown {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+    }
+    response
 }

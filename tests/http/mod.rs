@@ -2,6 +2,8 @@
 
 /// Alerts: their metrics, their chapters, and a Prometheus that fires them.
 mod alerts;
+/// The figures that the page and the terminal show.
+mod figures;
 /// Metrics: all that are documented, and what they say of orders that close and orders that can't.
 mod metrics;
 /// Questions about single orders, and closing one.
