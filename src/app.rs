@@ -183,8 +183,13 @@ impl Daemon {
             stop: stop.clone(),
         };
 
-        let clock =
-            ClockWatch { store: Arc::clone(&store), bounds, inbox: Arc::clone(&inbox), commands: commands.clone(), stop: stop.clone() };
+        let clock = ClockWatch {
+            store: Arc::clone(&store),
+            bounds: Arc::clone(&bounds),
+            inbox: Arc::clone(&inbox),
+            commands: commands.clone(),
+            stop: stop.clone(),
+        };
 
         let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
@@ -198,6 +203,7 @@ impl Daemon {
             let parts = Parts {
                 store: Arc::clone(&store),
                 inbox: Arc::clone(&inbox),
+                bounds,
                 outage: Arc::clone(&outage),
                 gate: Arc::clone(&gate),
                 passes,

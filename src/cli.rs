@@ -9,6 +9,7 @@ mod dead_letters;
 mod deliver;
 mod demo;
 mod events;
+mod explain;
 mod healthcheck;
 mod logs;
 mod migrate;
@@ -25,7 +26,8 @@ use tracing::error;
 
 use crate::{
     app::{self, RunError},
-    config::{Config, Span, load},
+    config::{Config, Rule, Span, load},
+    explain::read_id,
     order::OrderId,
     redis::{Commands, RedisError},
     store::{OpenError, Store, StoreError},
@@ -90,6 +92,14 @@ enum Command {
     Top(top::Arguments),
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
     Migrate,
+    /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
+    Explain {
+        /// The order's id.
+        id: String,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Show the audit log: which orders were closed, when, by whom.
     Events(events::Arguments),
     /// List, show, retry and drop what was given up: orders not closed, events not delivered.
@@ -221,7 +231,10 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return runtime(2)?.block_on(demo::run(demo));
     }
     let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
-    if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close { .. }) {
+    if matches!(
+        arguments.command,
+        Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close { .. } | Command::Explain { .. }
+    ) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
     let settings = &loaded.config;
@@ -238,6 +251,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
         Command::Top(arguments) => runtime(1)?.block_on(top::run(settings, &arguments)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Explain { id, json } => runtime(2)?.block_on(explain::run(settings, &id, json)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(command) => runtime(1)?.block_on(dead_letters::run(settings, command)),
         Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
@@ -273,8 +287,7 @@ fn run(settings: &Config) -> CommandResult {
 
 /// Reads an order's id as somebody has written it.
 fn order_id(config: &Config, store: &dyn Store, id: &str) -> Result<OrderId, Failure> {
-    let parsed = store.id_kind().parse(id.as_bytes());
-    parsed.map_err(|reason| Failure::new(Exit::Usage, format!("{id:?} can't be an order of {}: it {reason}", config.orders.table)))
+    read_id(store, &Rule::of(config), id).map_err(|reason| Failure::new(Exit::Usage, reason))
 }
 
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, Failure> {

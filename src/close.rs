@@ -37,7 +37,7 @@ pub use clearance::{Clearance, Clearances, Cleared, Leave, PutOff, Sorted, Why};
 pub use closer::{Closer, Ending};
 pub use gate::{Gate, Passage};
 pub use history::{Closure, MINUTES, Recent, SECONDS};
-pub use inbox::{Batch, Consequence, Crowd, Inbox, Kept, Offer, Pending};
+pub use inbox::{Batch, Consequence, Crowd, Inbox, Kept, KeptBy, Offer, Pending};
 pub use outage::Outage;
 pub use outcome::{Closed, Looked, Outcome, UNDONE};
 pub use reminder::Reminder;

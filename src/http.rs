@@ -4,22 +4,28 @@
 //! time: nobody who asks can hold up a closure. A port that is in use is tried again, and never stops anything.
 
 mod access;
+mod coming;
+mod dead_letters;
 mod figures;
+mod limits;
 mod orders;
+mod page;
 mod pause;
 mod server;
+mod targets;
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::State,
-    http::{StatusCode, header},
+    extract::{Query, State, rejection::QueryRejection},
+    handler::Handler,
+    http::{HeaderValue, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Semaphore};
 
 pub use access::Access;
@@ -28,9 +34,13 @@ pub use server::serve;
 
 use crate::{
     close::{Inbox, Requests},
+    explain::Explainer,
     ops::{Measured, Readiness},
-    store::Store,
+    store::{Outbox, Store},
 };
+
+/// What is served, in the words of OpenAPI 3.1.
+pub const OPENAPI: &str = include_str!("http/openapi.json");
 
 /// How many callers read the database at the same time.
 pub const READERS: usize = 2;
@@ -56,6 +66,10 @@ pub struct Desk {
     pub inbox: Arc<Inbox>,
     /// The figures.
     pub figures: Figures,
+    /// Who explains single orders.
+    pub explainer: Explainer,
+    /// The names of the targets in the configuration.
+    pub targets: Arc<[String]>,
 }
 
 impl Desk {
@@ -82,11 +96,17 @@ impl Desk {
 struct Refusal {
     status: StatusCode,
     reason: String,
+    /// When it may be another one.
+    after: Option<Duration>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into() }
+        Self { status, reason: reason.into(), after: None }
+    }
+
+    fn bad(reason: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, reason)
     }
 }
 
@@ -96,32 +116,103 @@ impl IntoResponse for Refusal {
         struct Body {
             error: String,
         }
-        (self.status, Json(Body { error: self.reason })).into_response()
+        let mut response = (self.status, Json(Body { error: self.reason })).into_response();
+        if let Some(after) = self.after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs() + 1));
+        }
+        response
     }
+}
+
+/// Reads a body in JSON.
+fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("the body is not what is taken here: {error}")))
+}
+
+/// Reads what stands behind the question mark.
+fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Refusal> {
+    query.map(|Query(asked)| asked).map_err(|error| Refusal::bad(error.body_text()))
+}
+
+/// Our own tables, which some answers need.
+fn tables(desk: &Desk) -> Result<&Outbox, Refusal> {
+    let outbox = desk.store.outbox();
+    if outbox.is_ready() { Ok(outbox) } else { Err(Refusal::new(StatusCode::CONFLICT, outbox.missing())) }
+}
+
+/// One thing that is served.
+#[derive(Debug)]
+struct Route {
+    method: &'static str,
+    path: &'static str,
+    answers: MethodRouter<Desk>,
+}
+
+impl Route {
+    fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Desk>) -> Self {
+        Self { method: "get", path, answers: get(handler) }
+    }
+
+    fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Desk>) -> Self {
+        Self { method: "post", path, answers: post(handler) }
+    }
+}
+
+/// What is served to anybody: it names no order, and changes nothing.
+fn open() -> Vec<Route> {
+    vec![
+        Route::get("/", figures::page),
+        Route::get("/livez", || async { "ok\n" }),
+        Route::get("/readyz", readyz),
+        Route::get("/metrics", metrics),
+    ]
+}
+
+/// What is served to whoever has the token, and, if that is wanted, to others without ids.
+fn seen() -> Vec<Route> {
+    vec![Route::get("/figures", figures::once), Route::get("/figures/stream", figures::stream)]
+}
+
+/// What is served to whoever has the token.
+fn guarded() -> Vec<Route> {
+    vec![
+        Route::get("/orders", coming::list),
+        Route::get("/orders/{id}", orders::show),
+        Route::post("/orders/{id}/close", orders::close),
+        Route::get("/dead-letters", dead_letters::list),
+        Route::post("/dead-letters", dead_letters::retry_all),
+        Route::get("/dead-letters/{id}", dead_letters::show),
+        Route::post("/dead-letters/{id}/retry", dead_letters::retry),
+        Route::post("/dead-letters/{id}/drop", dead_letters::discard),
+        Route::get("/targets", targets::list),
+        Route::post("/targets/{name}/resume", targets::resume),
+        Route::post("/targets/{name}/drop", targets::discard),
+        Route::get("/status", pause::status),
+        Route::post("/pause", pause::begin),
+        Route::post("/resume", pause::end),
+        Route::get("/openapi.json", openapi),
+    ]
+}
+
+/// The method and the path of each thing that is served.
+#[must_use]
+pub fn served() -> Vec<(&'static str, &'static str)> {
+    open().into_iter().chain(seen()).chain(guarded()).map(|route| (route.method, route.path)).collect()
 }
 
 /// All routes.
 fn routes(desk: Desk, access: Access) -> Router {
-    let guarded = Router::new()
-        .route("/orders/{id}", get(orders::show))
-        .route("/orders/{id}/close", post(orders::close))
-        .route("/status", get(pause::status))
-        .route("/pause", post(pause::begin))
-        .route("/resume", post(pause::end))
-        .route_layer(middleware::from_fn_with_state(access.clone(), access::guard));
-    let figures = Router::new()
-        .route("/figures", get(figures::once))
-        .route("/figures/stream", get(figures::stream))
-        .route_layer(middleware::from_fn_with_state(access.clone(), access::see));
-    Router::new()
-        .route("/", get(|| async move { figures::page(&access) }))
-        .route("/livez", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .merge(guarded)
-        .merge(figures)
+    let router = |routes: Vec<Route>| routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.answers));
+    router(open())
+        .merge(router(seen()).route_layer(middleware::from_fn_with_state(access.clone(), access::see)))
+        .merge(router(guarded()).route_layer(middleware::from_fn_with_state(access, access::guard)))
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here") })
+        .method_not_allowed_fallback(|| async { Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this is not asked that way") })
         .with_state(desk)
+}
+
+async fn openapi() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
 
 async fn readyz(State(desk): State<Desk>) -> Result<Response, Refusal> {

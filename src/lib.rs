@@ -25,6 +25,7 @@
 //! | [`outbox`] | events and dead letters; telling others: webhooks, a Redis Stream |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
+//! | [`explain`] | what is known of one order, and a sentence that says it all |
 //! | [`ops`] | signals, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
@@ -36,6 +37,7 @@ pub mod app;
 pub mod cli;
 pub mod close;
 pub mod config;
+pub mod explain;
 pub mod http;
 pub mod metric;
 pub mod ops;

@@ -12,7 +12,9 @@ mod claims;
 mod counts;
 mod courier;
 mod dead_letters;
+mod letters;
 mod migrations;
+mod overview;
 mod pauses;
 mod pruner;
 mod relay;
@@ -29,12 +31,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-pub use audit::{Event, EventQuery, Pruned};
+pub use audit::{Event, EventQuery, Pruned, Recorded};
 pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Want};
 pub use counts::Counts;
 pub use courier::Courier;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
+pub use letters::{Letter, PutBack};
 pub use migrations::Migrated;
+pub use overview::{Dropped, TargetStatus};
 pub use pauses::{Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time_for};
 pub use pruner::Pruner;
 pub use relay::{Pass, Relay};

@@ -37,7 +37,7 @@ pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
 pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
-pub use query::{Counted, Cursor, DueQuery, Page, Window};
+pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
@@ -153,6 +153,18 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>, StoreError>;
+
+    /// Reads every row of this order as [`Store::look`] does, with what only people want to know. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn inspect(&self, id: &OrderId) -> Result<Vec<Inspected>, StoreError>;
+
+    /// The columns with the id, the status and the deadline.
+    fn mapped(&self) -> [MappedColumn; 3];
+
+    /// The zone in which times without one are read.
+    fn time_zone(&self) -> String;
 
     /// Whether the deadline column has no zone of its own, so that it depends on the session's what a deadline means.
     fn zone_matters(&self) -> bool;

@@ -1,6 +1,6 @@
 //! The part of the daemon that answers over HTTP, where that is wanted: what is measured, what works, who may ask.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
@@ -12,14 +12,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::RunError,
-    close::{Gate, Inbox, Outage, Requests, Stats},
+    close::{Bounds, Gate, Inbox, Outage, Requests, Stats},
     config::Config,
+    explain::Explainer,
     http::{self, Access, Desk, Figures},
     ops::{Gauges, Measured, Overdues, Readiness, Sampler, Watchers},
     redis::Commands,
     store::Store,
     trigger::{Membership, Passes},
 };
+
+/// How long Redis may take to say when the key of an order expires that somebody asks about.
+const KEY_LIMIT: Duration = Duration::from_millis(300);
 
 /// What is ready to serve before there is anything to serve.
 #[derive(Debug)]
@@ -33,6 +37,7 @@ pub(super) struct Serving {
 pub(super) struct Parts {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
+    pub(super) bounds: Arc<Bounds>,
     pub(super) outage: Arc<Outage>,
     pub(super) gate: Arc<Gate>,
     pub(super) passes: Arc<Passes>,
@@ -57,7 +62,7 @@ impl Serving {
 
     /// Begins to serve.
     pub(super) fn start(self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, stats } = parts;
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats } = parts;
         let oldest = config.sweep.oldest.get();
         let gauges = Gauges {
             measured: self.measured.clone(),
@@ -76,6 +81,7 @@ impl Serving {
             last: Arc::default(),
             stop: stop.clone(),
         };
+        let explainer = Explainer::of(config, &store, bounds, Ok(commands.clone()), KEY_LIMIT).remembering(Arc::clone(&inbox));
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
@@ -112,7 +118,9 @@ impl Serving {
             requests: Arc::new(requests),
             store,
             inbox,
-            figures: Figures::new(sampler.watchers.clone(), stop.clone()),
+            explainer,
+            targets: config.events.target_names().into(),
+            figures: Figures::new(sampler.watchers.clone(), self.access.name(), stop.clone()),
         };
         running.spawn(gauges.run());
         running.spawn(overdues.run());

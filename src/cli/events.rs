@@ -8,7 +8,7 @@ use crate::{
     cli::{CommandResult, Exit, Failure, order_id, output, print},
     config::{Config, Span},
     order::Printable,
-    outbox::{Closure, Event, EventQuery, is_about_pauses},
+    outbox::{Closure, Event, EventQuery, Recorded, is_about_pauses},
     store::{self, Outbox, Store},
 };
 
@@ -46,7 +46,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     loop {
         let page = outbox.events(&query).await?;
         for event in &page {
-            print(&if arguments.json { json(&Line::from(event))? } else { line(event) });
+            print(&if arguments.json { json(&Recorded::from(event))? } else { line(event) });
         }
         match page.last() {
             Some(last) if page.len() == PAGE as usize && output::is_read() => query.after = Some(last.id),
@@ -65,22 +65,6 @@ pub(super) fn line(event: &Event) -> String {
         return format!("{closed_at}  {trigger}  {order}");
     }
     format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
-}
-
-/// An event as it is printed in JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct Line<'e> {
-    id: String,
-    #[serde(flatten)]
-    closure: Closure<'e>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    traceparent: Option<&'e str>,
-}
-
-impl<'e> From<&'e Event> for Line<'e> {
-    fn from(event: &'e Event) -> Self {
-        Self { id: event.id.to_string(), closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
-    }
 }
 
 /// A result as one line of JSON.

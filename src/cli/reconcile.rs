@@ -4,7 +4,9 @@
 //! beside any number of daemons and of its own kind. Orders that another transaction holds are tried again
 //! at the end.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod textfile;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -58,6 +60,9 @@ pub(super) struct Arguments {
     /// Leave alone what has been overdue for longer than this, such as 30d, or nothing: none [default: sweep.oldest]
     #[arg(long, value_name = "TIME|none")]
     oldest: Option<Oldest>,
+    /// Write the pass' figures to this file, for the textfile collector of Prometheus' node_exporter.
+    #[arg(long, value_name = "FILE.prom", conflicts_with = "dry_run", value_parser = textfile::path)]
+    textfile: Option<PathBuf>,
     /// Take the database's clock as it is, though it differs from others, and let daemons do so.
     #[arg(long)]
     accept_clock: bool,
@@ -85,6 +90,16 @@ struct Report {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
+    let (began, mut report) = (Instant::now(), None);
+    let ended = pass(config, &arguments, &mut report).await;
+    match &arguments.textfile {
+        Some(file) => textfile::tell(file, report.as_ref(), began.elapsed(), ended),
+        None => ended,
+    }
+}
+
+/// One pass; `told` is what it did, as far as it came.
+async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>) -> CommandResult {
     let started = Instant::now();
     // A dry run may be made by a user who has no right to update.
     let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
@@ -100,13 +115,13 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         ahead = compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     }
     let older = left_alone(store.as_ref(), oldest).await?;
-    let progress = progress(store.as_ref(), &arguments, oldest).await?;
+    let progress = progress(store.as_ref(), arguments, oldest).await?;
     let witness = if arguments.dry_run { None } else { witness(config, &store).await };
     let pauses = PauseWatch::of(&store, &CancellationToken::new());
     let paused = pauses.read().await?;
     let mut pass = Pass::new(config, &store, (witness, bounds, Arc::clone(&pauses.gate)), progress, deadline);
     let watching = AbortOnDropHandle::new(tokio::spawn(pauses.run()));
-    let ended = pass.all(config.sweep.page, oldest, &arguments).await;
+    let ended = pass.all(config.sweep.page, oldest, arguments).await;
     pass.progress.finish_and_clear();
     drop(watching);
     store.close().await;
@@ -125,7 +140,8 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         lateness_ms: total.lateness_ms,
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
-    show(&report, &arguments)?;
+    let report = &*told.insert(report);
+    show(report, arguments)?;
     if older.orders > 0 && arguments.says_all() {
         let (count, longest) = (older.orders, arguments.oldest.unwrap_or(config.sweep.oldest));
         print(&format!(

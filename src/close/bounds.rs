@@ -56,7 +56,7 @@ impl Bounds {
     }
 
     /// Judges a row that was read after `asked`.
-    pub(super) fn judge(&self, unpaid: &[String], pending: &Pending, row: Option<&Row>, asked: Instant) -> Verdict {
+    pub fn judge(&self, unpaid: &[String], pending: &Pending, row: Option<&Row>, asked: Instant) -> Verdict {
         let Some(row) = row else { return judge(unpaid, None) };
         let counted = self.counted(row.now, asked);
         let verdict = if counted == row.now { judge(unpaid, Some(row)) } else { judge(unpaid, Some(&Row { now: counted, ..row.clone() })) };

@@ -22,7 +22,7 @@
 mod asking;
 mod questions;
 
-pub use questions::Kept;
+pub use questions::{Kept, KeptBy};
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

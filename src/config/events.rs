@@ -62,6 +62,11 @@ impl Events {
         self.webhooks.iter().map(|webhook| webhook.name.as_str()).chain(self.stream.iter().map(|_| STREAM))
     }
 
+    /// The same as a list.
+    pub fn target_names(&self) -> Vec<String> {
+        self.targets().map(str::to_owned).collect()
+    }
+
     /// The names of the targets that hear of no closure, because none is recorded.
     pub fn untold(&self) -> impl Iterator<Item = &str> {
         self.targets().filter(|_| !self.enabled)

@@ -1,4 +1,4 @@
-//! Who may ask what: without the token probes and metrics only.
+//! Who may ask what, and how often: without the token probes and metrics only, which are limited for nobody.
 
 use std::{path::Path, sync::Arc};
 
@@ -10,14 +10,15 @@ use axum::{
 };
 use subtle::ConstantTimeEq;
 
-use super::Refusal;
+use super::{Refusal, limits::Limits};
 use crate::config::{Http, Token};
 
-/// The token, if there is one, and what is to be seen without it.
+/// The token, if there is one, what is to be seen without it, and how often who may ask.
 #[derive(Debug, Clone)]
 pub struct Access {
     token: Option<Arc<Token>>,
     read_only_page: bool,
+    limits: Arc<Limits>,
 }
 
 /// How much of the figures somebody sees.
@@ -39,7 +40,7 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self { token: token.map(Arc::new), read_only_page: http.read_only_page })
+        Ok(Self { token: token.map(Arc::new), read_only_page: http.read_only_page, limits: Arc::default() })
     }
 
     /// The token that has to be sent, if there is one.
@@ -49,7 +50,8 @@ impl Access {
     }
 
     /// What the page is told of this.
-    pub(super) fn name(&self) -> &'static str {
+    #[must_use]
+    pub fn name(&self) -> &'static str {
         match (self.read_only_page, &self.token) {
             (true, _) => "read-only",
             (false, Some(_)) => "token",
@@ -60,7 +62,7 @@ impl Access {
     /// What is shown of the figures. A wrong token is never taken for none: whoever sends one wants to see more.
     fn view(&self, request: &Request) -> Result<View, Refusal> {
         if self.read_only_page && !request.headers().contains_key(header::AUTHORIZATION) {
-            return Ok(View::WithoutIds);
+            return self.limits.admit_stranger().map(|()| View::WithoutIds);
         }
         self.admits(request).map(|()| View::All)
     }
@@ -73,8 +75,9 @@ impl Access {
         let given = request.headers().get(header::AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         // As long as it takes to compare all of it, however much is right.
         if given.is_some_and(|given| bool::from(given.ct_eq(token.bytes()))) {
-            return Ok(());
+            return self.limits.admit();
         }
+        self.limits.admit_stranger()?;
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "this needs the header Authorization: Bearer with the token of http.token_file"))
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     convert::Infallible,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use axum::{
@@ -20,14 +21,14 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Desk, Refusal,
-    access::{Access, View},
-};
+use super::{Desk, Refusal, access::View};
 use crate::ops::{Sampled, Watchers};
 
 /// How many may watch at the same time: others are still to be answered.
 const WATCHERS: usize = 16;
+
+/// After which one more may have a place.
+const AGAIN: Duration = Duration::from_secs(5);
 
 const PAGE: &str = include_str!("page.html");
 
@@ -50,21 +51,26 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 #[derive(Debug, Clone)]
 pub struct Figures {
     watchers: Watchers,
+    page: Arc<str>,
     places: Arc<Semaphore>,
     stop: CancellationToken,
 }
 
 impl Figures {
-    /// Those that these watchers see.
+    /// Those that these watchers see, on a page that is told what it may ask for without the token.
     #[must_use]
-    pub fn new(watchers: Watchers, stop: CancellationToken) -> Self {
-        Self { watchers, places: Arc::new(Semaphore::new(WATCHERS)), stop }
+    pub fn new(watchers: Watchers, access: &str, stop: CancellationToken) -> Self {
+        let page = PAGE.replacen("data-access=\"ACCESS\"", &format!("data-access=\"{access}\""), 1).into();
+        Self { watchers, page, places: Arc::new(Semaphore::new(WATCHERS)), stop }
     }
 
     /// What somebody sees.
     fn watch(&self, view: View) -> Result<Watching, Refusal> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{WATCHERS} watch already")))?;
+        let place = place.map_err(|_| Refusal {
+            after: Some(AGAIN),
+            ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{WATCHERS} watch already"))
+        })?;
         Ok(Watching { figures: self.watchers.watch(), view, _place: place })
     }
 }
@@ -93,8 +99,8 @@ impl Watching {
     }
 }
 
-/// The page, which is for everybody: it has no figures in itself. It is told what it may ask for without the token.
-pub(super) fn page(access: &Access) -> Response {
+/// The page, which is for everybody: it has no figures in itself.
+pub(super) async fn page(State(desk): State<Desk>) -> Response {
     const HEADERS: [(HeaderName, &str); 6] = [
         (header::CACHE_CONTROL, "no-cache"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -103,8 +109,7 @@ pub(super) fn page(access: &Access) -> Response {
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
-    let page = PAGE.replacen("data-access=\"ACCESS\"", &format!("data-access=\"{}\"", access.name()), 1);
-    let mut response = (HEADERS, Html(page)).into_response();
+    let mut response = (HEADERS, Html(desk.figures.page.to_string())).into_response();
     // ASCII, as are names and base64.
     if let Ok(policy) = HeaderValue::from_str(&POLICY) {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);

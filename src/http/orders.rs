@@ -1,6 +1,6 @@
 //! Single orders: what is known of one, and closing one that somebody knows to be due.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -12,26 +12,10 @@ use serde::Serialize;
 
 use super::{Desk, Refusal};
 use crate::{
-    close::{Closed, Kept, Looked, Outcome, Requested, UNDONE},
-    order::{OrderId, rfc3339},
+    close::{Closed, Looked, Outcome, Requested, UNDONE},
+    order::OrderId,
     store::StoreError,
 };
-
-/// What the row of an order says, and what is known of it besides.
-#[derive(Debug, Serialize)]
-pub(super) struct Shown {
-    id: String,
-    /// As the status column prints it.
-    status: Option<String>,
-    unpaid: bool,
-    deadline: Option<String>,
-    /// The database's time.
-    now: String,
-    /// Until the deadline, by the database's clock; negative once it has passed.
-    seconds_left: Option<f64>,
-    /// What keeps it from closing, if something does.
-    waits: Option<&'static str>,
-}
 
 /// What came of a wish to close an order.
 #[derive(Debug, Serialize)]
@@ -48,34 +32,16 @@ struct Answer {
     reason: Option<String>,
 }
 
-pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Json<Shown>, Refusal> {
+pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Response, Refusal> {
     let id = parsed(&desk, &id)?;
-    let (store, inbox) = (Arc::clone(&desk.store), Arc::clone(&desk.inbox));
-    desk.read(async move {
-        let rows = store.look(std::slice::from_ref(&id)).await.map_err(unavailable)?;
-        let [row] = &rows[..] else {
-            return Err(match rows.len() {
-                0 => Refusal::new(StatusCode::NOT_FOUND, format!("there is no order {id}")),
-                several => Refusal::new(StatusCode::CONFLICT, format!("{several} rows have the id {id}, and none of them closes")),
-            });
-        };
-        let kept = inbox.kept(&HashSet::from([&row.id]));
-        Ok(Json(Shown {
-            id: row.id.as_str().to_owned(),
-            status: row.status.clone(),
-            unpaid: row.status.as_ref().is_some_and(|status| store.unpaid().contains(status)),
-            deadline: row.deadline.map(rfc3339),
-            now: rfc3339(row.now),
-            seconds_left: row.remaining().map(|micros| micros as f64 / 1e6),
-            waits: kept.get(&row.id).map(|kept| match kept {
-                Kept::Held => "another transaction holds it, or a row that its closure needs",
-                Kept::Resting => "the database has refused its closure, which is tried again",
-                Kept::Disputed => "its key contradicts its row, and it waits for its key",
-                Kept::GivenUp => "it was given up",
-            }),
-        }))
-    })
-    .await?
+    let explainer = desk.explainer.clone();
+    let explanation = desk.read(async move { explainer.explain(&id).await }).await?.map_err(unavailable)?;
+    let status = match explanation.rows {
+        0 => StatusCode::NOT_FOUND,
+        1 => StatusCode::OK,
+        _ => StatusCode::CONFLICT,
+    };
+    Ok((status, Json(explanation)).into_response())
 }
 
 pub(super) async fn close(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Response, Refusal> {
@@ -130,8 +96,7 @@ fn later(status: StatusCode, left: Duration, answer: Answer) -> Response {
 }
 
 fn parsed(desk: &Desk, id: &str) -> Result<OrderId, Refusal> {
-    let parsed = desk.store.id_kind().parse(id.as_bytes());
-    parsed.map_err(|reason| Refusal::new(StatusCode::BAD_REQUEST, format!("{id:?} can't be the id of an order: it {reason}")))
+    desk.explainer.read(id).map_err(Refusal::bad)
 }
 
 pub(super) fn unavailable(error: StoreError) -> Refusal {

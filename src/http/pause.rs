@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use serde::Deserialize;
 
-use super::{Desk, Refusal, orders::unavailable};
+use super::{Desk, Refusal, orders::unavailable, read};
 use crate::{
     config::{RULE, Span},
     outbox::{PauseStatus, Wanted, check_reason, time_for},
@@ -78,11 +78,6 @@ async fn change<F: Future<Output = Result<(), Refusal>> + Send + 'static>(
     }
     desk.read(what(desk.clone())).await??;
     status(State(desk.clone())).await
-}
-
-fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("the body is not what is taken here: {error}")))
 }
 
 fn known(rule: String) -> Result<String, Refusal> {

@@ -29,6 +29,18 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Its name for people and programs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Close { .. } => "close",
+            Self::Settled { .. } => "settled",
+            Self::NotDue { .. } => "not_due",
+            Self::NotFound => "not_found",
+            Self::Locked => "locked",
+        }
+    }
+
     /// Whether the order is to be closed.
     #[must_use]
     pub fn is_close(&self) -> bool {

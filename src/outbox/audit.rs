@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::Result;
+use super::{Closure, Result};
 use crate::{
     order::OrderId,
     store::{Fields, Link, Outbox, finish, listed, unexpected},
@@ -32,6 +33,22 @@ pub struct Event {
     pub data: Box<RawValue>,
     /// The trace that it goes on with.
     pub traceparent: Option<String>,
+}
+
+/// The same as it is printed in JSON.
+#[derive(Debug, Serialize)]
+pub struct Recorded<'e> {
+    id: String,
+    #[serde(flatten)]
+    closure: Closure<'e>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'e str>,
+}
+
+impl<'e> From<&'e Event> for Recorded<'e> {
+    fn from(event: &'e Event) -> Self {
+        Self { id: event.id.to_string(), closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
+    }
 }
 
 /// Which events to read.

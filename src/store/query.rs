@@ -14,6 +14,20 @@ pub struct Cursor {
     pub(super) id: OrderId,
 }
 
+impl Cursor {
+    /// What it is made of: which of the unpaid statuses, the deadline's text, the order.
+    #[must_use]
+    pub fn parts(&self) -> (usize, &str, &str) {
+        (self.status, &self.deadline, self.id.as_str())
+    }
+
+    /// A place that somebody has kept. One that was never one of this table may be refused by the database.
+    #[must_use]
+    pub fn from_parts(status: usize, deadline: String, id: OrderId) -> Self {
+        Self { status, deadline, id }
+    }
+}
+
 /// Deadlines between two moments, as the database's clock shows them. In an hour that a time zone has twice, or not at all,
 /// the bounds may be an hour wide of the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +94,17 @@ pub struct Page {
     pub next: Option<Cursor>,
     /// How many statements it took, one after the other.
     pub reads: u32,
+}
+
+/// A row of an order, as [`crate::store::Store::inspect`] finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// The row, unlocked.
+    pub row: Row,
+    /// What stands in the deadline column, as text; `None` is SQL's NULL.
+    pub stored: Option<String>,
+    /// Whether `orders.filter` lets it through.
+    pub passes_filter: bool,
 }
 
 /// How many unpaid orders there are.

@@ -51,6 +51,9 @@ pub(super) struct Statements<L> {
     pub(super) recent: Option<ById<L>>,
     /// In: ids. Out: their rows as last committed, also what the filter hides. Locks nothing.
     pub(super) look: L,
+    /// In: ids. Out: their rows as last committed, each with its deadline's text, and `yes` where it passes the filter. Locks
+    /// nothing. Not filtered.
+    pub(super) inspect: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. As the update of a closure, whatever their deadline.
@@ -91,6 +94,9 @@ impl<L> Statements<L> {
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
         let Fragments { hint, listed, .. } = fragments;
         let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
+        let passes =
+            rule.filter.as_ref().map_or_else(|| "'yes'".into(), |filter| format!("CASE WHEN (\n{filter}\n) THEN 'yes' ELSE 'no' END"));
+        let inspect = format!("SELECT {row}, {}, {passes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
         let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
         let page = |unpaid: &str, after: &str, within: &str| {
             Writer::new(D::PARAMETERS)
@@ -129,6 +135,7 @@ impl<L> Statements<L> {
             recent: fragments.recent.as_ref().map(|recent| ById::new::<D>(table, fragments, rule, &row, recent)).transpose()?,
             close_due: fragments.close_due.clone().map(|statement| D::list(table, statement)).transpose()?,
             look: D::list(table, look)?,
+            inspect: D::list(table, inspect)?,
             update_early: D::list(table, update(fragments, rule, "", ""))?,
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::{
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
-        Store, StoreError, Transaction, Window,
+        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
+        SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -26,7 +26,7 @@ use crate::{
         zone::ServersZone,
     },
 };
-use transaction::{Open, number, rows};
+use transaction::{Open, fetch, number, rows};
 
 /// The fact that is the server's own zone.
 const ZONE: &str = "time zone";
@@ -261,6 +261,25 @@ impl<D: Dialect> Store for Table<D> {
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let schema = self.schema();
         Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
+    }
+
+    async fn inspect(&self, id: &OrderId) -> Result<Vec<Inspected>> {
+        let schema = self.schema();
+        let found = fetch(&mut self.connections.read().await?, &schema.statements.inspect, std::slice::from_ref(id)).await?;
+        let inspected = |row| {
+            let mut columns = Columns::<D::Driver>::of(row);
+            let row = order_row(&mut columns, false)?;
+            Ok(Inspected { row, stored: columns.optional_text()?, passes_filter: columns.text()? == "yes" })
+        };
+        found.iter().map(inspected).collect::<Result<_, _>>().map_err(sorted::<D>)
+    }
+
+    fn mapped(&self) -> [MappedColumn; 3] {
+        self.schema().fragments.described.columns.clone()
+    }
+
+    fn time_zone(&self) -> String {
+        self.schema().fragments.described.time_zone.clone()
     }
 
     fn zone_matters(&self) -> bool {

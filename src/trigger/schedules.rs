@@ -25,8 +25,8 @@ use crate::{
     config::{Retry, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction,
-        Window,
+        Catalogue, Census, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page, Store,
+        StoreError, Transaction, Window,
     },
 };
 
@@ -161,6 +161,18 @@ impl Store for Table {
 
     async fn look(&self, _ids: &[OrderId]) -> Result<Vec<Row>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn inspect(&self, _id: &OrderId) -> Result<Vec<Inspected>, StoreError> {
+        unimplemented!()
+    }
+
+    fn mapped(&self) -> [MappedColumn; 3] {
+        unimplemented!()
+    }
+
+    fn time_zone(&self) -> String {
+        unimplemented!()
     }
 
     fn zone_matters(&self) -> bool {

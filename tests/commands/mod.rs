@@ -14,6 +14,8 @@ mod config;
 mod dead_letters;
 /// `migrate`, `events`.
 mod events;
+/// Why an order was closed, or is not.
+mod explain;
 /// The files that are shipped: examples parse and show the defaults, Redis starts from its own.
 mod files;
 /// Ids and messages with line ends and escape sequences in them.

@@ -1,5 +1,7 @@
 //! `order-closer reconcile`: what it closes, and what it says about it.
 
+/// What a pass did, as a file for node_exporter.
+mod textfile;
 /// Locked rows, orders that their database rejects, time that runs out, databases that are away.
 mod trouble;
 

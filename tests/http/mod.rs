@@ -4,8 +4,12 @@
 mod alerts;
 /// The figures that the page and the terminal show.
 mod figures;
+/// More questions than are answered.
+mod limits;
 /// Metrics: all that are documented, and what they say of orders that close and orders that can't.
 mod metrics;
+/// The document of what is served.
+mod openapi;
 /// Questions about single orders, and closing one.
 mod orders;
 /// Whether it lives and is ready; ports in use, slow callers, tokens.

@@ -102,3 +102,66 @@ async fn closing_is_paused_and_resumed() {
     asked.daemon.stop().await;
     shop.assert_outcome().await;
 }
+
+/// A daemon knows of its own tries what nobody else can.
+#[tokio::test]
+async fn what_keeps_an_order_from_closing_is_said() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=2, -60_000).await;
+    shop.database.execute("ALTER TABLE orders ADD CONSTRAINT cursed CHECK (status <> 4 OR order_no <> 2)").await;
+    let payment = shop.begin_payment(1).await;
+    let asked = Asked::start(&shop, &redis).await;
+    let explained = async |id: &str| asked.json(Method::GET, &format!("/orders/{id}")).await.1;
+    for (id, state, says) in [("1", "held", "another transaction holds it"), ("2", "refused", "cursed")] {
+        wait::until(&format!("order {id} is {state}"), async || {
+            let said = explained(id).await;
+            let sentence = said["sentence"].as_str().unwrap_or_default();
+            said["state"] == state && sentence.contains(says) && said["last_error"].is_string() && said["next"]["trigger"] == "sweep"
+        })
+        .await;
+    }
+    payment.commit().await;
+    wait::until("its payment is seen", async || explained("1").await["state"] == "settled").await;
+    shop.database.execute("ALTER TABLE orders DROP CONSTRAINT cursed").await;
+    shop.until_all_settled().await;
+    asked.daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_falls_due_is_listed_in_postgres() {
+    what_falls_due_is_listed(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn what_falls_due_is_listed_in_mariadb() {
+    what_falls_due_is_listed(Kind::MariaDb).await;
+}
+
+#[tokio::test]
+async fn what_falls_due_is_listed_in_sqlite() {
+    what_falls_due_is_listed(Kind::Sqlite).await;
+}
+
+/// Page by page, each order once; what is not within the time asked for is none of it.
+async fn what_falls_due_is_listed(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    let orders: Vec<(i64, i64)> = (1..=25).map(|number| (number, 600_000 + (number / 3) * 1_000)).collect();
+    shop.orders(&orders).await;
+    shop.orders(&[(100, 7_200_000), (101, 600_000)]).await;
+    assert!(shop.pay(101).await);
+    let asked = Asked::start(&shop, &redis).await;
+    let (mut found, mut path) = (Vec::new(), "/orders?due=1h&limit=4".to_owned());
+    loop {
+        let (status, page) = asked.json(Method::GET, &path).await;
+        assert_eq!((status, page["coming"].as_u64(), page["overdue"].as_u64()), (StatusCode::OK, Some(25), Some(0)), "{page:#}");
+        found.extend(page["orders"].as_array().unwrap().iter().map(|order| order["id"].as_str().unwrap().parse::<i64>().unwrap()));
+        let Some(next) = page["next"].as_str() else { break };
+        path = format!("/orders?due=1h&limit=4&after={next}");
+    }
+    assert_eq!(found, (1..=25).collect::<Vec<_>>());
+    let (_, later) = asked.json(Method::GET, "/orders?due=3h&limit=1000").await;
+    assert_eq!((later["coming"].as_u64(), later["orders"].as_array().unwrap().len()), (Some(26), 26));
+    asked.daemon.stop().await;
+}

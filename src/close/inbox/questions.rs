@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::Inbox;
 use crate::{close::lanes::Stage, order::OrderId};
 
@@ -19,6 +21,30 @@ pub enum Kept {
     Disputed,
     /// It was given up.
     GivenUp,
+}
+
+impl Kept {
+    /// What it is, for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Held => "another transaction holds it, or a row that its closure needs",
+            Self::Resting => "the database has refused its closure, which is tried again",
+            Self::Disputed => "its key contradicts its row, and it waits for its key",
+            Self::GivenUp => "it was given up",
+        }
+    }
+}
+
+/// The same of one order, with what is known besides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptBy {
+    /// What keeps it.
+    pub what: Kept,
+    /// What its last try said.
+    pub reason: Option<String>,
+    /// How long it waits at the most, where that is known.
+    pub left: Option<Duration>,
 }
 
 impl Inbox {
@@ -62,6 +88,19 @@ impl Inbox {
         });
         kept.extend(elsewhere);
         kept
+    }
+
+    /// What keeps this order from closing, if something does.
+    #[must_use]
+    pub fn kept_by(&self, id: &OrderId) -> Option<KeptBy> {
+        let what = *self.kept(&HashSet::from([id])).get(id)?;
+        let state = self.lock();
+        let reason = state.alone.waiting().find(|waiting| waiting.pending.id == *id).map(|waiting| waiting.reason.clone());
+        let left = match state.known.get(id) {
+            Some(Stage::Waits((until, _))) => Some(until.saturating_duration_since(Instant::now())),
+            Some(Stage::Hinted | Stage::Open | Stage::Settled(_) | Stage::GivenUp(_)) | None => None,
+        };
+        Some(KeptBy { what, reason, left })
     }
 
     /// The orders that were tried in vain and wait for their next try, with the last try's reason; `true` for those that

@@ -66,7 +66,7 @@ fn missing<'i>(ids: &[OrderId], found: impl Iterator<Item = &'i OrderId>) -> Vec
     ids.iter().filter(|id| !found.contains(id)).cloned().collect()
 }
 
-async fn fetch<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[OrderId]) -> Result<Vec<DriverRow<D>>> {
+pub(super) async fn fetch<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[OrderId]) -> Result<Vec<DriverRow<D>>> {
     let (sql, arguments) = statement.bound(ids).map_err(sorted::<D>)?;
     session.fetch(sql, arguments, true).await
 }

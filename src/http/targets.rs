@@ -1,0 +1,60 @@
+//! Who is told of closures, and how that goes: what `order-closer targets` does.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use serde::Serialize;
+
+use super::{Desk, Refusal, orders::unavailable, tables};
+use crate::outbox::{Dropped, TargetStatus};
+
+/// All targets.
+#[derive(Debug, Serialize)]
+pub(super) struct Listed {
+    targets: Vec<TargetStatus>,
+}
+
+/// What became of one.
+#[derive(Debug, Serialize)]
+pub(super) struct Done {
+    name: String,
+    outcome: &'static str,
+    /// How many events were given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    given_up: Option<u64>,
+}
+
+pub(super) async fn list(State(desk): State<Desk>) -> Result<Json<Listed>, Refusal> {
+    tables(&desk)?;
+    let (store, named) = (Arc::clone(&desk.store), Arc::clone(&desk.targets));
+    let targets = desk.read(async move { store.outbox().targets(&named).await }).await?.map_err(unavailable)?;
+    Ok(Json(Listed { targets }))
+}
+
+pub(super) async fn resume(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
+    let outbox = tables(&desk)?;
+    if outbox.is_outdated() {
+        return Err(Refusal::new(StatusCode::CONFLICT, outbox.missing()));
+    }
+    let (store, named, target) = (Arc::clone(&desk.store), Arc::clone(&desk.targets), name.clone());
+    let is_known = desk.read(async move { store.outbox().resume(&target, &named).await }).await?.map_err(unavailable)?;
+    if is_known { Ok(Json(Done { name, outcome: "resumed", given_up: None })) } else { Err(unknown(&name)) }
+}
+
+pub(super) async fn discard(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
+    tables(&desk)?;
+    let (store, named, target) = (Arc::clone(&desk.store), Arc::clone(&desk.targets), name.clone());
+    match desk.read(async move { store.outbox().drop_target(&target, &named).await }).await?.map_err(unavailable)? {
+        Dropped::Events(count) => Ok(Json(Done { name, outcome: "dropped", given_up: Some(count) })),
+        Dropped::Unknown => Err(unknown(&name)),
+        Dropped::Configured => Err(Refusal::new(StatusCode::CONFLICT, format!("{name:?} is in the configuration; remove it there first"))),
+    }
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, format!("no target is called {name:?}, and no event waits for one"))
+}

@@ -1,0 +1,89 @@
+//! Dead letters as commands and HTTP show them, and what both do with all of them at once.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::{Address, Backlog, DeadLetter, Death, Result};
+use crate::{
+    order::{IdKind, OrderId, rfc3339},
+    store::Outbox,
+};
+
+/// How many are put back at a time.
+const PIECE: u32 = 1_000;
+
+/// A dead letter as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Letter {
+    /// `order` or `event`.
+    pub kind: &'static str,
+    /// The id of the one or of the other.
+    pub id: String,
+    /// The order.
+    pub order_id: String,
+    /// Where an event was to go.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// How often it was tried.
+    pub attempts: u64,
+    /// When the last attempt failed, in RFC 3339.
+    pub failed_at: String,
+    /// What that said.
+    pub error: String,
+    /// Whether nobody wants to hear of it any more.
+    pub dropped: bool,
+}
+
+impl From<DeadLetter> for Letter {
+    fn from(letter: DeadLetter) -> Self {
+        let (kind, id, order_id, target, Death { attempts, failed_at, error }, dropped) = match letter {
+            DeadLetter::Order { id, dropped, death } => ("order", id.as_str().to_owned(), id.as_str().to_owned(), None, death, dropped),
+            DeadLetter::Event { id, order_id, target, death } => ("event", id.to_string(), order_id, Some(target), death, false),
+        };
+        Self { kind, id, order_id, target, attempts, failed_at: rfc3339(failed_at), error, dropped }
+    }
+}
+
+impl Address {
+    /// What a text names; one that can't be the id of an order of this table may have been of an older one.
+    #[must_use]
+    pub fn of(text: &str, kind: &IdKind) -> Self {
+        let order = kind.parse(text.as_bytes()).unwrap_or_else(|_| OrderId::from_database(text));
+        Self { order, event: Uuid::try_parse(text).ok() }
+    }
+}
+
+/// What was put back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutBack {
+    /// How many orders and events.
+    pub count: u64,
+    /// What is left, since nobody in the configuration can be told.
+    pub left: Vec<Backlog>,
+}
+
+impl Outbox {
+    /// Puts everything back, piece by piece; of events only what one of the targets that are `named` can be told; with a
+    /// `target` the events of that one alone.
+    ///
+    /// # Errors
+    /// As the database says, sorted; what was put back before stays so.
+    pub async fn revive_all(&self, named: &[String], target: Option<&str>) -> Result<PutBack> {
+        let (mut count, piece) = (0, u64::from(PIECE));
+        let mut last = if target.is_none() { piece } else { 0 };
+        while last >= piece {
+            last = self.revive_some_orders(PIECE).await?;
+            count += last;
+        }
+        for name in named.iter().filter(|name| target.is_none_or(|target| target == *name)) {
+            last = piece;
+            while last >= piece {
+                last = self.revive_some_events(name, PIECE).await?;
+                count += last;
+            }
+        }
+        let mut left = self.strangers(named).await?;
+        left.retain(|left| left.dead > 0 && target.is_none_or(|target| target == left.target));
+        Ok(PutBack { count, left })
+    }
+}

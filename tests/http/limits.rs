@@ -1,0 +1,33 @@
+//! Whoever asks too much is told to come later, and is in nobody else's way.
+
+use futures::future::join_all;
+use reqwest::{Method, StatusCode, header};
+
+use super::{Asked, TOKEN};
+use crate::support::{Kind, Redis, Shop, wait};
+
+#[tokio::test]
+async fn too_many_questions() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.orders_due_in(1..=1, 3_600_000).await;
+    let asked = Asked::start(&shop, &redis).await;
+    // Fewer at a time than there are connections.
+    let many = async |token: &str| {
+        let answers = join_all((0..40).map(|_| asked.ask(Method::GET, "/openapi.json", Some(token)))).await;
+        answers.into_iter().find(|answer| answer.status() == StatusCode::TOO_MANY_REQUESTS)
+    };
+    // Whoever tries tokens keeps nobody from asking who has it.
+    let refused = wait::some("a stranger asks too much", async || many("a guess").await).await;
+    assert!(refused.headers()[header::RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap() >= 1);
+    assert_eq!(asked.json(Method::GET, "/orders/1").await.0, StatusCode::OK);
+    let refused = wait::some("a caller asks too much", async || many(TOKEN).await).await;
+    assert!(refused.headers().contains_key(header::RETRY_AFTER));
+    assert!(refused.text().await.unwrap().contains("ask again later"));
+    for path in ["/livez", "/readyz", "/metrics"] {
+        let answers = join_all((0..40).map(|_| asked.get(path))).await;
+        assert!(answers.iter().all(|(status, _)| *status != StatusCode::TOO_MANY_REQUESTS), "{path} is never limited away");
+    }
+    wait::until("a caller is answered again", async || asked.json(Method::GET, "/orders/1").await.0 == StatusCode::OK).await;
+    asked.daemon.stop().await;
+}
