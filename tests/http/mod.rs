@@ -12,6 +12,8 @@ mod metrics;
 mod openapi;
 /// Questions about single orders, and closing one.
 mod orders;
+/// The page for people, in a browser.
+mod page;
 /// Whether it lives and is ready; ports in use, slow callers, tokens.
 mod probes;
 
