@@ -9,7 +9,7 @@ mod readiness;
 mod signals;
 mod summary;
 
-pub use figures::{Figures, MOST_DUE, Part, PauseFigures, RuleFigures, Sampled, Sampler, TargetFigures, Watchers};
+pub use figures::{Figures, MOST_DUE, Part, PauseFigures, RuleFigures, Sampled, Sampler, Source, Sources, TargetFigures, Told, Watchers};
 pub use gauges::Gauges;
 pub use metrics::Measured;
 pub use overdue::{LastOverdue, Overdue, Overdues};

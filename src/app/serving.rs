@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Bounds, Gate, Inbox, Outage, Requests, Stats},
-    config::Config,
+    config::{Config, RULE},
     explain::Explainer,
     http::{self, Access, Desk, Figures},
-    ops::{Gauges, Measured, Overdues, Readiness, Sampler, Watchers},
+    ops::{Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
     redis::Commands,
     store::Store,
     trigger::{Membership, Passes},
@@ -95,16 +95,23 @@ impl Serving {
             reached: Mutex::default(),
         };
         let readiness = Arc::new(readiness);
-        let sampler = Sampler {
-            watchers: Watchers::default(),
-            readiness: Arc::clone(&readiness),
-            store: Arc::clone(&store),
-            servers: [config.database.url.to_string(), config.redis.url.to_string()],
+        let sources = Sources::default();
+        sources.add(Source {
+            rule: RULE.into(),
             table: config.orders.table.to_string(),
+            store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             gate,
             stats,
             overdue: Arc::clone(&overdues.last),
+            peers: Arc::clone(&readiness.peers),
+            told: Told::default(),
+        });
+        let sampler = Sampler {
+            watchers: Watchers::default(),
+            readiness: Arc::clone(&readiness),
+            servers: [config.database.url.to_string(), config.redis.url.to_string()],
+            sources,
             targets: config.events.targets().map(str::to_owned).collect(),
             began: Instant::now(),
             stop: stop.clone(),

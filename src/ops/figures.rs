@@ -14,7 +14,7 @@ use crate::{
     outbox::{Pause, TargetState},
 };
 
-pub use sampler::{Sampled, Sampler, Watchers};
+pub use sampler::{Sampled, Sampler, Source, Sources, Told, Watchers};
 
 /// What falls due is counted in stretches of so many seconds; each count ends at so many orders, and that of all at so many.
 const STEP_S: u32 = 300;

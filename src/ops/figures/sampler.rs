@@ -4,6 +4,7 @@
 //! in ten seconds or in nine times as long as they took, also when watchers come and go in between.
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -18,11 +19,11 @@ use tracing::debug;
 use super::{Figures, MOST_DUE, MOST_PENDING, Part, PauseFigures, RuleFigures, STEP_S, STEPS, TargetFigures};
 use crate::{
     close::{Gate, Inbox, Stats},
-    config::RULE,
     ops::{LastOverdue, Overdue, Readiness, Ready},
     order::rfc3339,
     outbox::Pause,
     store::{Store, StoreError, Window, instance},
+    trigger::Membership,
 };
 
 /// How often figures are taken.
@@ -75,20 +76,10 @@ pub struct Sampler {
     pub watchers: Watchers,
     /// What works.
     pub readiness: Arc<Readiness>,
-    /// The orders.
-    pub store: Arc<dyn Store>,
     /// Which database and which Redis that are, without passwords.
     pub servers: [String; 2],
-    /// Which table.
-    pub table: String,
-    /// What waits.
-    pub inbox: Arc<Inbox>,
-    /// Whether closing is paused.
-    pub gate: Arc<Gate>,
-    /// What was done.
-    pub stats: Arc<Stats>,
-    /// What is overdue.
-    pub overdue: Arc<LastOverdue>,
+    /// Of whose orders.
+    pub sources: Sources,
     /// The targets that the configuration names.
     pub targets: Vec<String>,
     /// When the daemon was started.
@@ -97,21 +88,65 @@ pub struct Sampler {
     pub stop: CancellationToken,
 }
 
-/// What is not known without asking the database.
-#[derive(Debug, Default)]
-struct Asked {
-    state: Option<(Ready, Option<Pause>)>,
-    counted: Option<(Instant, Counted)>,
-    /// When they may be counted again.
-    again: Option<Instant>,
+/// The rules of whose orders there are figures; more may come at any time.
+#[derive(Debug, Clone, Default)]
+pub struct Sources(Arc<Mutex<Vec<Arc<Source>>>>);
+
+impl Sources {
+    /// Adds a rule.
+    pub fn add(&self, source: Source) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(source));
+    }
+
+    fn all(&self) -> Vec<Arc<Source>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
+/// Where the figures of one rule's orders come from.
+#[derive(Debug)]
+pub struct Source {
+    /// The rule.
+    pub rule: String,
+    /// Which table.
+    pub table: String,
+    /// The orders.
+    pub store: Arc<dyn Store>,
+    /// What waits.
+    pub inbox: Arc<Inbox>,
+    /// Whether closing is paused.
+    pub gate: Arc<Gate>,
+    /// What was done.
+    pub stats: Arc<Stats>,
+    /// What is overdue.
+    pub overdue: Arc<LastOverdue>,
+    /// Who else is there.
+    pub peers: Arc<Membership>,
+    /// What the tables have told.
+    pub told: Told,
+}
+
+/// What is not known without asking the tables.
 #[derive(Debug, Default)]
+pub struct Told {
+    pause: Mutex<Option<Pause>>,
+    counted: Mutex<Option<(Instant, Counted)>>,
+}
+
+#[derive(Debug, Clone, Default)]
 struct Counted {
     pending: u64,
     due: Vec<u64>,
     dead_letters: Option<u64>,
     targets: Vec<TargetFigures>,
+}
+
+/// What was asked for, however many rules there are.
+#[derive(Debug, Default)]
+struct Asked {
+    ready: Option<Ready>,
+    /// When the tables may be counted again.
+    again: Option<Instant>,
 }
 
 impl Sampler {
@@ -148,9 +183,13 @@ impl Sampler {
         };
         let look = async {
             loop {
-                let (ready, pause) = tokio::join!(self.readiness.look(), self.store.outbox().pause_of_rule());
-                // A pause that can't be read is as the gate shows it.
-                change(asked, |asked| asked.state = Some((ready, pause.ok().flatten())));
+                let ready = self.readiness.look().await;
+                change(asked, |asked| asked.ready = Some(ready));
+                for source in self.sources.all() {
+                    // A pause that can't be read is as the gate shows it.
+                    let pause = source.store.outbox().pause_of_rule().await.ok().flatten();
+                    change(&source.told.pause, |told| *told = pause);
+                }
                 tokio::time::sleep(STATE_EVERY).await;
             }
         };
@@ -167,10 +206,12 @@ impl Sampler {
             let began = Instant::now();
             // Whoever leaves while they are counted, and comes back, does not have them counted sooner by that.
             change(asked, |asked| asked.again = Some(began + COUNT_EVERY));
-            match tokio::time::timeout(COUNT_LIMIT, self.count()).await {
-                Ok(Ok(counted)) => change(asked, |asked| asked.counted = Some((Instant::now(), counted))),
-                Ok(Err(error)) => debug!(%error, "what falls due was not counted"),
-                Err(_) => debug!(limit_s = COUNT_LIMIT.as_secs(), "what falls due was not counted in time"),
+            for source in self.sources.all() {
+                match tokio::time::timeout(COUNT_LIMIT, source.count(&self.targets)).await {
+                    Ok(Ok(counted)) => change(&source.told.counted, |told| *told = Some((Instant::now(), counted))),
+                    Ok(Err(error)) => debug!(rule = source.rule, %error, "what falls due was not counted"),
+                    Err(_) => debug!(rule = source.rule, limit_s = COUNT_LIMIT.as_secs(), "what falls due was not counted in time"),
+                }
             }
             // A table that is slow is not made slower by being counted: a tenth of the time at the most.
             change(asked, |asked| asked.again = Some(Instant::now() + COUNT_EVERY.max(began.elapsed() * 9)));
@@ -178,49 +219,10 @@ impl Sampler {
         }
     }
 
-    async fn count(&self) -> Result<Counted, StoreError> {
-        let minutes = |step: u32| Duration::from_secs(u64::from(STEP_S * step));
-        let mut due = Vec::new();
-        for step in 0..STEPS {
-            due.push(self.store.count_up_to(Window::between(minutes(step), minutes(step + 1)), MOST_DUE).await?);
-        }
-        let later = self.store.count_up_to(Window::between(minutes(STEPS), Duration::MAX), MOST_PENDING).await?;
-        let pending = (due.iter().sum::<u64>() + later).min(u64::from(MOST_PENDING));
-        let outbox = self.store.outbox();
-        let counted = Counted { pending, due, ..Counted::default() };
-        if !outbox.is_ready() {
-            return Ok(counted);
-        }
-        let (states, addressed) = (outbox.target_states(None).await?, outbox.addressed().await?);
-        let others = addressed.iter().chain(states.iter().map(|state| &state.target));
-        let mut names: Vec<&String> = self.targets.iter().collect();
-        for other in others {
-            if !names.contains(&other) {
-                names.push(other);
-            }
-        }
-        let mut targets = Vec::new();
-        for name in names {
-            let counts = outbox.count_for(name).await?;
-            let mut target = TargetFigures {
-                name: name.clone(),
-                configured: self.targets.contains(name),
-                state: "ok".into(),
-                waiting: counts.waiting,
-                dead: counts.dead,
-                ..TargetFigures::default()
-            };
-            if let Some(state) = states.iter().find(|state| state.target == *name) {
-                target.learn(state);
-            }
-            targets.push(target);
-        }
-        Ok(Counted { dead_letters: Some(outbox.count_dead_orders().await?), targets, ..counted })
-    }
-
     fn figures(&self, asked: &Asked) -> Figures {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-        let ready = asked.state.as_ref().map(|state| &state.0);
+        let ready = asked.ready.as_ref();
+        let sources = self.sources.all();
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Figures {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -231,17 +233,17 @@ impl Sampler {
             missing: ready.map(|ready| texts(&ready.missing)).unwrap_or_default(),
             degraded: ready.map(|ready| texts(&ready.degraded)).unwrap_or_default(),
             parts: self.parts(),
-            rules: vec![self.rule(asked)],
-            targets: asked.counted.as_ref().map(|(_, counted)| counted.targets.clone()).unwrap_or_default(),
+            rules: sources.iter().map(|source| source.figures()).collect(),
+            targets: targets(&sources),
             read_only: false,
         }
     }
 
     fn parts(&self) -> Vec<Part> {
-        let Readiness { outage, commands, subscribed, .. } = &*self.readiness;
+        let Readiness { store, outage, commands, subscribed, .. } = &*self.readiness;
         let [database, redis] = &self.servers;
         let part = |name: &str, ok, state: &str, says| Part { name: name.into(), ok, state: state.into(), says };
-        let halted = self.store.halted().borrow().clone();
+        let halted = store.halted().borrow().clone();
         let troubles = commands.troubles();
         let trouble = troubles.iter().next().map(|(what, error)| format!("{what}: {error}"));
         let subscribed = *subscribed.borrow();
@@ -259,26 +261,64 @@ impl Sampler {
             part("notifications", subscribed, if subscribed { "subscribed" } else { "none" }, String::new()),
         ]
     }
+}
 
-    fn rule(&self, asked: &Asked) -> RuleFigures {
-        let counted = asked.counted.as_ref();
-        let dead_letters = counted.and_then(|(_, counted)| counted.dead_letters);
+impl Source {
+    /// Counts, and ends.
+    async fn count(&self, targets: &[String]) -> Result<Counted, StoreError> {
+        let minutes = |step: u32| Duration::from_secs(u64::from(STEP_S * step));
+        let mut due = Vec::new();
+        for step in 0..STEPS {
+            due.push(self.store.count_up_to(Window::between(minutes(step), minutes(step + 1)), MOST_DUE).await?);
+        }
+        let later = self.store.count_up_to(Window::between(minutes(STEPS), Duration::MAX), MOST_PENDING).await?;
+        let pending = (due.iter().sum::<u64>() + later).min(u64::from(MOST_PENDING));
+        let outbox = self.store.outbox();
+        let counted = Counted { pending, due, ..Counted::default() };
+        if !outbox.is_ready() {
+            return Ok(counted);
+        }
+        let (states, addressed) = (outbox.target_states(None).await?, outbox.addressed().await?);
+        let others = addressed.iter().chain(states.iter().map(|state| &state.target));
+        let mut names: Vec<&String> = targets.iter().collect();
+        for other in others {
+            if !names.contains(&other) {
+                names.push(other);
+            }
+        }
+        let mut figures = Vec::new();
+        for name in names {
+            let counts = outbox.count_for(name).await?;
+            let mut target = TargetFigures {
+                name: name.clone(),
+                configured: targets.contains(name),
+                state: "ok".into(),
+                waiting: counts.waiting,
+                dead: counts.dead,
+                ..TargetFigures::default()
+            };
+            if let Some(state) = states.iter().find(|state| state.target == *name) {
+                target.learn(state);
+            }
+            figures.push(target);
+        }
+        Ok(Counted { dead_letters: Some(outbox.count_dead_orders().await?), targets: figures, ..counted })
+    }
+
+    fn figures(&self) -> RuleFigures {
+        let counted = self.told.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (age, counted) = counted.map_or((0.0, None), |(at, counted)| (at.elapsed().as_secs_f64(), Some(counted)));
+        let dead_letters = counted.as_ref().and_then(|counted| counted.dead_letters);
         // What is a dead letter is no longer found among what is overdue.
         let overdue = self.overdue.get().map(|overdue| Overdue { dead: overdue.dead.max(dead_letters.unwrap_or(0)), ..overdue });
-        let pause = asked.state.as_ref().and_then(|(_, pause)| pause.as_ref());
-        let (others, fit) = self.readiness.peers.seen();
+        let (others, fit) = self.peers.seen();
         RuleFigures {
-            name: RULE.into(),
+            name: self.rule.clone(),
             table: self.table.clone(),
-            // The gate knows it first.
-            pause: match (self.gate.is_open(), pause) {
-                (true, _) => None,
-                (false, Some(pause)) => Some(pause.into()),
-                (false, None) => self.gate.is_shut().then(PauseFigures::default),
-            },
-            pending: counted.map(|(_, counted)| counted.pending),
-            due: counted.map(|(_, counted)| counted.due.clone()),
-            due_age_s: counted.map_or(0.0, |(at, _)| at.elapsed().as_secs_f64()),
+            pause: self.pause(),
+            pending: counted.as_ref().map(|counted| counted.pending),
+            due: counted.map(|counted| counted.due),
+            due_age_s: age,
             overdue,
             recent: self.stats.recent(),
             queued: self.inbox.queued() as u64,
@@ -287,8 +327,35 @@ impl Sampler {
             dead_letters,
         }
     }
+
+    /// The gate knows it first.
+    fn pause(&self) -> Option<PauseFigures> {
+        if self.gate.is_open() {
+            return None;
+        }
+        let told = self.told.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        told.as_ref().map(PauseFigures::from).or_else(|| self.gate.is_shut().then(PauseFigures::default))
+    }
 }
 
-fn change(asked: &Mutex<Asked>, change: impl FnOnce(&mut Asked)) {
-    change(&mut asked.lock().unwrap_or_else(PoisonError::into_inner));
+/// Those of all tables, each table counted once; several rules may have one.
+fn targets(sources: &[Arc<Source>]) -> Vec<TargetFigures> {
+    let (mut all, mut tables) = (Vec::<TargetFigures>::new(), HashSet::new());
+    for source in sources.iter().filter(|source| tables.insert(&source.table)) {
+        let counted = source.told.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for target in counted.iter().flat_map(|(_, counted)| &counted.targets) {
+            match all.iter_mut().find(|known| known.name == target.name) {
+                Some(known) => {
+                    known.waiting += target.waiting;
+                    known.dead += target.dead;
+                }
+                None => all.push(target.clone()),
+            }
+        }
+    }
+    all
+}
+
+fn change<T>(what: &Mutex<T>, change: impl FnOnce(&mut T)) {
+    change(&mut what.lock().unwrap_or_else(PoisonError::into_inner));
 }
