@@ -18,7 +18,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
-	promises::redis_trouble promises::slow_database promises::isolated promises::flood promtool_
+	promises::redis_trouble promises::slow_database promises::isolated promises::flood promtool_ chromium_
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -32,7 +32,7 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 
 .PHONY: more denied
 more:
-	$(call require,pgbouncer=pgbouncer prometheus=prometheus,tests start a pooler before PostgreSQL and a Prometheus beside the daemon)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium,tests start a pooler before PostgreSQL$(comma) and a Prometheus and a browser beside the daemon)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
@@ -69,6 +69,8 @@ docs: ## the documentation as a book, in target/book; needs mdbook
 
 deny: ## licences, sources, known weaknesses and doubles of all crates, as deny.toml has them; needs cargo-deny
 	$(CARGO) deny check
+
+comma := ,
 
 # $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs that are missing.
 define require

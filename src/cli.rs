@@ -4,6 +4,7 @@ mod arm;
 mod check;
 mod close;
 mod config;
+mod daemon;
 mod dead_letters;
 mod deliver;
 mod demo;
@@ -16,6 +17,7 @@ mod output;
 mod pause;
 mod reconcile;
 mod targets;
+mod top;
 
 use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -89,6 +91,8 @@ enum Command {
     },
     /// Ask the daemon on this host whether it is ready.
     Healthcheck,
+    /// Show the figures of the daemon on this host, live: what is due, overdue, closed, and how late.
+    Top(top::Arguments),
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
     Migrate,
     /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
@@ -251,6 +255,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
         Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
+        Command::Top(arguments) => runtime(1)?.block_on(top::run(settings, &arguments)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
         Command::Explain { id, rule, json } => runtime(2)?.block_on(explain::run(settings, rule.as_deref(), &id, json)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),

@@ -6,6 +6,7 @@
 mod access;
 mod coming;
 mod dead_letters;
+mod figures;
 mod limits;
 mod orders;
 mod page;
@@ -13,13 +14,16 @@ mod pause;
 mod server;
 mod targets;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
 use axum::{
     Json, Router,
-    extract::{Query, State, rejection::QueryRejection},
+    extract::{FromRequestParts, Query, State, rejection::QueryRejection},
     handler::Handler,
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header, request::Parts},
     middleware,
     response::{IntoResponse, Response},
     routing::{MethodRouter, get, post},
@@ -28,13 +32,14 @@ use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Semaphore};
 
 pub use access::Access;
+pub use figures::Figures;
 pub use server::serve;
 
 use crate::{
     close::{Inbox, Requests},
     config::{Live, Sweep},
     explain::Explainer,
-    ops::{Measured, Readiness},
+    ops::{AllReady, Measured},
     store::{Outbox, Store},
 };
 
@@ -44,7 +49,67 @@ pub const OPENAPI: &str = include_str!("http/openapi.json");
 /// How many callers read the database at the same time.
 pub const READERS: usize = 2;
 
-/// What the answers are made of.
+/// What the answers are made of: of each rule, and what all have in common.
+#[derive(Debug, Clone)]
+pub struct Desks {
+    runtime: Handle,
+    readiness: AllReady,
+    measured: Measured,
+    figures: Figures,
+    rules: Arc<RwLock<Vec<Desk>>>,
+}
+
+impl Desks {
+    /// Without any rule yet.
+    #[must_use]
+    pub fn new(runtime: Handle, readiness: AllReady, measured: Measured, figures: Figures) -> Self {
+        Self { runtime, readiness, measured, figures, rules: Arc::default() }
+    }
+
+    /// Adds a rule.
+    pub fn add(&self, desk: Desk) {
+        self.rules.write().unwrap_or_else(PoisonError::into_inner).push(desk);
+    }
+
+    fn all(&self) -> Vec<Desk> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The rule that is named; the only one without a name.
+    fn of(&self, rule: Option<&str>) -> Result<Desk, Refusal> {
+        let mut rules = self.all();
+        let names = rules.iter().map(|desk| desk.store.rule().as_str()).collect::<Vec<_>>().join(", ");
+        match rule {
+            Some(rule) => {
+                let found = rules.into_iter().find(|desk| desk.store.rule().as_str() == rule);
+                found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {names}")))
+            }
+            None => match (rules.pop(), rules.is_empty()) {
+                (Some(only), true) => Ok(only),
+                _ => Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {names}"))),
+            },
+        }
+    }
+}
+
+/// The rule that a request is about, as it says behind the question mark.
+#[derive(Debug)]
+struct Of(Desk);
+
+impl FromRequestParts<Desks> for Of {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, desks: &Desks) -> Result<Self, Refusal> {
+        #[derive(Deserialize)]
+        struct Named {
+            rule: Option<String>,
+        }
+        let Named { rule } = asked(Query::try_from_uri(&parts.uri))?;
+        desks.of(rule.as_deref()).map(Self)
+    }
+}
+
+/// What the answers about one rule's orders are made of.
 #[derive(Debug, Clone)]
 pub struct Desk {
     /// Where whatever needs the database runs.
@@ -53,10 +118,6 @@ pub struct Desk {
     pub readers: Arc<Semaphore>,
     /// What has been overdue for longer is left alone.
     pub sweep: Live<Sweep>,
-    /// What works.
-    pub readiness: Arc<Readiness>,
-    /// What has been measured.
-    pub measured: Measured,
     /// Who closes an order that is asked for.
     pub requests: Arc<Requests>,
     /// The orders.
@@ -81,11 +142,15 @@ impl Desk {
         .await
     }
 
-    /// Runs it with the rest of the daemon.
     async fn run<T: Send + 'static>(&self, answer: impl Future<Output = T> + Send + 'static) -> Result<T, Refusal> {
-        // It fails only when it panics, or when the daemon stops.
-        self.runtime.spawn(answer).await.map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon stops"))
+        run(&self.runtime, answer).await
     }
+}
+
+/// Runs it with the rest of the daemon.
+async fn run<T: Send + 'static>(runtime: &Handle, answer: impl Future<Output = T> + Send + 'static) -> Result<T, Refusal> {
+    // It fails only when it panics, or when the daemon stops.
+    runtime.spawn(answer).await.map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon stops"))
 }
 
 /// An answer that is none.
@@ -142,22 +207,32 @@ fn tables(desk: &Desk) -> Result<&Outbox, Refusal> {
 struct Route {
     method: &'static str,
     path: &'static str,
-    answers: MethodRouter<Desk>,
+    answers: MethodRouter<Desks>,
 }
 
 impl Route {
-    fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Desk>) -> Self {
+    fn get<T: 'static>(path: &'static str, handler: impl Handler<T, Desks>) -> Self {
         Self { method: "get", path, answers: get(handler) }
     }
 
-    fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Desk>) -> Self {
+    fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Desks>) -> Self {
         Self { method: "post", path, answers: post(handler) }
     }
 }
 
 /// What is served to anybody: it names no order, and changes nothing.
 fn open() -> Vec<Route> {
-    vec![Route::get("/livez", || async { "ok\n" }), Route::get("/readyz", readyz), Route::get("/metrics", metrics)]
+    vec![
+        Route::get("/", figures::page),
+        Route::get("/livez", || async { "ok\n" }),
+        Route::get("/readyz", readyz),
+        Route::get("/metrics", metrics),
+    ]
+}
+
+/// What is served to whoever has the token, and, if that is wanted, to others without ids.
+fn seen() -> Vec<Route> {
+    vec![Route::get("/figures", figures::once), Route::get("/figures/stream", figures::stream)]
 }
 
 /// What is served to whoever has the token.
@@ -184,31 +259,32 @@ fn guarded() -> Vec<Route> {
 /// The method and the path of each thing that is served.
 #[must_use]
 pub fn served() -> Vec<(&'static str, &'static str)> {
-    open().into_iter().chain(guarded()).map(|route| (route.method, route.path)).collect()
+    open().into_iter().chain(seen()).chain(guarded()).map(|route| (route.method, route.path)).collect()
 }
 
 /// All routes.
-fn routes(desk: Desk, access: Access) -> Router {
+fn routes(desks: Desks, access: Access) -> Router {
     let router = |routes: Vec<Route>| routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.answers));
     router(open())
+        .merge(router(seen()).route_layer(middleware::from_fn_with_state(access.clone(), access::see)))
         .merge(router(guarded()).route_layer(middleware::from_fn_with_state(access, access::guard)))
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here") })
         .method_not_allowed_fallback(|| async { Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this is not asked that way") })
-        .with_state(desk)
+        .with_state(desks)
 }
 
 async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
 
-async fn readyz(State(desk): State<Desk>) -> Result<Response, Refusal> {
-    let readiness = Arc::clone(&desk.readiness);
-    let ready = desk.run(async move { readiness.look().await }).await?;
+async fn readyz(State(desks): State<Desks>) -> Result<Response, Refusal> {
+    let readiness = desks.readiness.clone();
+    let ready = run(&desks.runtime, async move { readiness.look().await }).await?;
     let status = if ready.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok((status, Json(ready)).into_response())
 }
 
-async fn metrics(State(desk): State<Desk>) -> impl IntoResponse {
+async fn metrics(State(desks): State<Desks>) -> impl IntoResponse {
     // The text format of Prometheus, version 0.0.4.
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], desk.measured.text())
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], desks.measured.text())
 }

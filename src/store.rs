@@ -118,7 +118,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn count(&self, window: Window) -> Result<Counted, StoreError>;
 
-    /// The same of whatever is overdue now.
+    /// Counts them in the order of their deadlines, and ends at `most`: an index gives no more than those. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn count_up_to(&self, window: Window, most: u32) -> Result<u64, StoreError>;
+
+    /// The same as [`Store::count`] of whatever is overdue now.
     ///
     /// # Errors
     /// As the database says, sorted.

@@ -153,7 +153,7 @@ impl Line {
         })));
         let summaries = Summaries {
             gate: Arc::clone(&gate),
-            stats,
+            stats: Arc::clone(&stats),
             inbox: Arc::clone(&inbox),
             outage: Arc::clone(&outage),
             passes: Arc::clone(&passes),
@@ -173,6 +173,7 @@ impl Line {
                 peers,
                 subscribed: subscribed.clone(),
                 requests,
+                stats: Arc::clone(&stats),
                 sweep: settings.clone(),
             };
             serving.add(&config, parts, stop, others);

@@ -2,10 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -13,16 +10,17 @@ use tokio::{
     runtime::Handle,
     sync::{Mutex, Semaphore, watch},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::RunError,
-    close::{Bounds, Gate, Inbox, Outage, Requests},
+    close::{Bounds, Gate, Inbox, Outage, Requests, Stats},
     config::{Config, Live, Sweep},
     explain::Explainer,
-    http::{self, Access, Desk},
-    ops::{Gauges, Measured, Overdues, Readiness},
+    http::{self, Access, Desk, Desks, Figures},
+    ops::{AllReady, Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
     redis::Commands,
     store::Store,
     trigger::{Membership, Passes},
@@ -37,8 +35,10 @@ pub(super) struct Serving {
     address: SocketAddr,
     access: Access,
     measured: Measured,
-    /// Taken by whoever answers.
-    free: AtomicBool,
+    readiness: AllReady,
+    sources: Sources,
+    /// What is answered with, once the first rule is there.
+    desks: OnceLock<Desks>,
 }
 
 /// What there is to tell of.
@@ -54,6 +54,7 @@ pub(super) struct Parts {
     pub(super) subscribed: watch::Receiver<bool>,
     pub(super) requests: Requests,
     pub(super) sweep: Live<Sweep>,
+    pub(super) stats: Arc<Stats>,
 }
 
 impl Serving {
@@ -65,7 +66,7 @@ impl Serving {
         let Some(address) = config.http.listen.get() else { return Ok(None) };
         let access = Access::new(&config.http).map_err(RunError::Configuration)?;
         let measured = Measured::begin().map_err(RunError::System)?;
-        Ok(Some(Self { address, access, measured, free: AtomicBool::new(true) }))
+        Ok(Some(Self { address, access, measured, readiness: AllReady::default(), sources: Sources::default(), desks: OnceLock::new() }))
     }
 
     /// Who may ask.
@@ -75,7 +76,7 @@ impl Serving {
 
     /// Tells of one more rule.
     pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
@@ -91,19 +92,18 @@ impl Serving {
             inbox: Arc::clone(&inbox),
             gate: Arc::clone(&gate),
             sweep: sweep.clone(),
+            last: Arc::default(),
             stop: stop.clone(),
         };
+        let last = Arc::clone(&overdues.last);
         running.spawn(gauges.run());
         running.spawn(overdues.run());
-        if !self.free.swap(false, Ordering::Relaxed) {
-            return;
-        }
         let explainer = Explainer::of(config, &store, bounds, Ok(commands.clone()), KEY_LIMIT).remembering(Arc::clone(&inbox));
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             outage,
-            gate,
+            gate: Arc::clone(&gate),
             passes,
             sweep: sweep.clone(),
             commands,
@@ -111,18 +111,47 @@ impl Serving {
             subscribed,
             reached: Mutex::default(),
         };
-        let desk = Desk {
+        let readiness = Arc::new(readiness);
+        self.readiness.add(Arc::clone(&readiness));
+        self.sources.add(Source {
+            rule: store.rule().to_string(),
+            table: config.orders.table.to_string(),
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            gate,
+            stats,
+            overdue: last,
+            peers: Arc::clone(&readiness.peers),
+            told: Told::default(),
+        });
+        let desks = self.desks.get_or_init(|| self.serve(config, stop, running));
+        desks.add(Desk {
             runtime: Handle::current(),
             readers: Arc::new(Semaphore::new(http::READERS)),
             sweep,
-            readiness: Arc::new(readiness),
-            measured: self.measured.clone(),
             requests: Arc::new(requests),
             store,
             inbox,
             explainer,
             targets: config.events.target_names().into(),
+        });
+    }
+
+    /// Begins to serve.
+    fn serve(&self, config: &Config, stop: &CancellationToken, running: &mut JoinSet<()>) -> Desks {
+        let sampler = Sampler {
+            watchers: Watchers::default(),
+            readiness: self.readiness.clone(),
+            servers: [config.database.url.to_string(), config.redis.url.to_string()],
+            sources: self.sources.clone(),
+            targets: config.events.targets().map(str::to_owned).collect(),
+            began: Instant::now(),
+            stop: stop.clone(),
         };
-        running.spawn(http::serve(self.address, desk, self.access.clone(), stop.clone()));
+        let figures = Figures::new(sampler.watchers.clone(), self.access.name(), stop.clone());
+        let desks = Desks::new(Handle::current(), self.readiness.clone(), self.measured.clone(), figures);
+        running.spawn(sampler.run());
+        running.spawn(http::serve(self.address, desks.clone(), self.access.clone(), stop.clone()));
+        desks
     }
 }

@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
-use hdrhistogram::Histogram;
-use serde::Serialize;
+use hdrhistogram::{Counter, Histogram};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::{
-    close::outcome::{Looked, Outcome},
+    close::{
+        history::{History, Recent},
+        outcome::{Looked, Outcome},
+    },
     config::RuleName,
     metric,
     order::Trigger,
@@ -21,7 +24,7 @@ use crate::{
 const LONGEST_LATENESS_MICROS: u64 = 100 * 366 * 24 * 3_600 * 1_000_000;
 
 /// Percentiles of lateness, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Half of the closures were not later.
     pub p50: f64,
@@ -29,6 +32,18 @@ pub struct Lateness {
     pub p99: f64,
     /// None was later.
     pub max: f64,
+}
+
+impl Lateness {
+    /// Of a histogram of microseconds; nothing where that is empty.
+    pub(super) fn of<C: Counter>(micros: &Histogram<C>) -> Option<Self> {
+        let millis = |micros| millis(Duration::from_micros(micros));
+        (!micros.is_empty()).then(|| Self {
+            p50: millis(micros.value_at_quantile(0.5)),
+            p99: millis(micros.value_at_quantile(0.99)),
+            max: millis(micros.max()),
+        })
+    }
 }
 
 /// Counts over some stretch of time.
@@ -97,13 +112,7 @@ impl Counts {
     }
 
     fn summary(&self) -> Summary {
-        let millis = |micros| millis(Duration::from_micros(micros));
-        let lateness_ms = (!self.lateness.is_empty()).then(|| Lateness {
-            p50: millis(self.lateness.value_at_quantile(0.5)),
-            p99: millis(self.lateness.value_at_quantile(0.99)),
-            max: millis(self.lateness.max()),
-        });
-        Summary { lateness_ms, ..self.summary.clone() }
+        Summary { lateness_ms: Lateness::of(&self.lateness), ..self.summary.clone() }
     }
 }
 
@@ -116,11 +125,12 @@ pub struct Done {
     pub looks: u64,
 }
 
-/// Counts since the start, and since the last summary.
+/// Counts since the start, and since the last summary; and the last hour.
 #[derive(Debug)]
 pub struct Stats {
     rule: RuleName,
     counts: Mutex<(Counts, Counts)>,
+    history: History,
 }
 
 impl Default for Stats {
@@ -133,13 +143,14 @@ impl Stats {
     /// Those of a rule.
     #[must_use]
     pub fn of(rule: &RuleName) -> Self {
-        Self { rule: rule.clone(), counts: Mutex::new((Counts::new(), Counts::new())) }
+        Self { rule: rule.clone(), counts: Mutex::new((Counts::new(), Counts::new())), history: History::default() }
     }
 
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
         let now = Instant::now();
+        self.history.add(looked);
         for Looked { pending, outcome } in looked {
             let trigger = pending.trigger.name();
             metric::LOOKS.add(1, &[self.rule.as_str(), trigger, outcome.name()]);
@@ -172,6 +183,11 @@ impl Stats {
     pub fn dropped(&self) {
         self.both(|counts| counts.summary.dropped += 1);
         metric::NOTIFICATIONS.add(1, &[self.rule.as_str(), "dropped"]);
+    }
+
+    /// What was closed of late.
+    pub fn recent(&self) -> Recent {
+        self.history.recent()
     }
 
     /// How many orders were closed since the start.

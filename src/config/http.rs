@@ -18,6 +18,8 @@ pub struct Http {
     /// A file with that token.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub token_file: Option<PathBuf>,
+    /// Whether whoever reaches it sees the page without the token: all figures, but no ids and nothing that changes anything.
+    pub read_only_page: bool,
 }
 
 /// An address with its port, or none.

@@ -16,11 +16,19 @@ use subtle::ConstantTimeEq;
 use super::{Refusal, limits::Limits};
 use crate::config::{Http, Token};
 
-/// The token, if there is one, and how often who may ask. All clones have the same.
+/// The token, if there is one, what is to be seen without it, and how often who may ask. All clones have the same.
 #[derive(Debug, Clone)]
 pub struct Access {
     token: Arc<RwLock<Option<Arc<Token>>>>,
+    read_only_page: bool,
     limits: Arc<Limits>,
+}
+
+/// How much of the figures somebody sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    All,
+    WithoutIds,
 }
 
 impl Access {
@@ -35,7 +43,8 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self { token: Arc::new(RwLock::new(token.map(Arc::new))), limits: Arc::default() })
+        let token = Arc::new(RwLock::new(token.map(Arc::new)));
+        Ok(Self { token, read_only_page: http.read_only_page, limits: Arc::default() })
     }
 
     /// Takes the token of another: from now on it alone is valid.
@@ -44,8 +53,28 @@ impl Access {
         *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
-    fn token(&self) -> Option<Arc<Token>> {
+    /// The token that has to be sent, if there is one.
+    #[must_use]
+    pub fn token(&self) -> Option<Arc<Token>> {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the page is told of this.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match (self.read_only_page, self.token()) {
+            (true, _) => "read-only",
+            (false, Some(_)) => "token",
+            (false, None) => "none",
+        }
+    }
+
+    /// What is shown of the figures. A wrong token is never taken for none: whoever sends one wants to see more.
+    fn view(&self, request: &Request) -> Result<View, Refusal> {
+        if self.read_only_page && !request.headers().contains_key(header::AUTHORIZATION) {
+            return self.limits.admit_stranger().map(|()| View::WithoutIds);
+        }
+        self.admits(request).map(|()| View::All)
     }
 
     fn admits(&self, request: &Request) -> Result<(), Refusal> {
@@ -73,16 +102,30 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
 }
 
+/// Lets those pass who send the token.
 pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
     match access.admits(&request) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            let is_unknown = refusal.status == StatusCode::UNAUTHORIZED;
-            let mut response = refusal.into_response();
-            if is_unknown {
-                response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-            }
-            response
-        }
+        Err(refusal) => refused(refusal),
     }
+}
+
+/// Lets those pass who may see figures, and says which.
+pub(super) async fn see(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    match access.view(&request) {
+        Ok(view) => {
+            request.extensions_mut().insert(view);
+            next.run(request).await
+        }
+        Err(refusal) => refused(refusal),
+    }
+}
+
+fn refused(refusal: Refusal) -> Response {
+    let is_unknown = refusal.status == StatusCode::UNAUTHORIZED;
+    let mut response = refusal.into_response();
+    if is_unknown {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+    }
+    response
 }

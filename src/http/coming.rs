@@ -4,11 +4,11 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    extract::{Query, State, rejection::QueryRejection},
+    extract::{Query, rejection::QueryRejection},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Desk, Refusal, asked, orders::unavailable, page};
+use super::{Desk, Of, Refusal, asked, orders::unavailable, page};
 use crate::{
     config::Span,
     order::{Row, rfc3339},
@@ -21,6 +21,8 @@ const USUAL: Duration = Duration::from_hours(1);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
+    #[serde(default, rename = "rule")]
+    _rule: Option<String>,
     due: Option<Span>,
     limit: Option<u32>,
     after: Option<String>,
@@ -49,8 +51,8 @@ struct Shown {
     waits: Option<&'static str>,
 }
 
-pub(super) async fn list(State(desk): State<Desk>, query: Result<Query<Asked>, QueryRejection>) -> Result<Json<Coming>, Refusal> {
-    let Asked { due, limit, after } = asked(query)?;
+pub(super) async fn list(Of(desk): Of, query: Result<Query<Asked>, QueryRejection>) -> Result<Json<Coming>, Refusal> {
+    let Asked { due, limit, after, .. } = asked(query)?;
     let (within, limit) = (due.map_or(USUAL, Span::get), page::limit(limit)?);
     let after = after.as_deref().map(|text| place(&desk, text)).transpose()?;
     let (store, inbox, oldest) = (Arc::clone(&desk.store), Arc::clone(&desk.inbox), desk.sweep.get().oldest.get());

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, Query, State, rejection::QueryRejection},
+    extract::{Path, Query, rejection::QueryRejection},
     http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Desk, Refusal, asked, orders::unavailable, page, read, tables};
+use super::{Desk, Of, Refusal, asked, orders::unavailable, page, read, tables};
 use crate::{
     order::OrderId,
     outbox::{Address, Letter, Place, PutBack},
@@ -20,6 +20,8 @@ use crate::{
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Asked {
+    #[serde(default, rename = "rule")]
+    _rule: Option<String>,
     limit: Option<u32>,
     after: Option<String>,
 }
@@ -78,8 +80,8 @@ struct Left {
     dead: u64,
 }
 
-pub(super) async fn list(State(desk): State<Desk>, query: Result<Query<Asked>, QueryRejection>) -> Result<Json<Listed>, Refusal> {
-    let Asked { limit, after } = asked(query)?;
+pub(super) async fn list(Of(desk): Of, query: Result<Query<Asked>, QueryRejection>) -> Result<Json<Listed>, Refusal> {
+    let Asked { limit, after, .. } = asked(query)?;
     let (limit, place) = (page::limit(limit)?, after.map_or(Ok(Place::FIRST), |text| place(&text))?);
     tables(&desk)?;
     let store = Arc::clone(&desk.store);
@@ -88,7 +90,7 @@ pub(super) async fn list(State(desk): State<Desk>, query: Result<Query<Asked>, Q
     Ok(Json(Listed { dead_letters, next: next.as_ref().map(written) }))
 }
 
-pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Json<Listed>, Refusal> {
+pub(super) async fn show(Of(desk): Of, Path(id): Path<String>) -> Result<Json<Listed>, Refusal> {
     tables(&desk)?;
     let (store, address) = (Arc::clone(&desk.store), address(&desk, &id));
     let letters = desk.read(async move { store.outbox().dead_letters_of(&address).await }).await?.map_err(unavailable)?;
@@ -98,7 +100,7 @@ pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Re
     Ok(Json(Listed { dead_letters: letters.into_iter().map(Letter::from).collect(), next: None }))
 }
 
-pub(super) async fn retry(State(desk): State<Desk>, Path(id): Path<String>, body: Bytes) -> Result<Json<Done>, Refusal> {
+pub(super) async fn retry(Of(desk): Of, Path(id): Path<String>, body: Bytes) -> Result<Json<Done>, Refusal> {
     let Which { target } = if body.is_empty() { Which::default() } else { read(&body)? };
     tables(&desk)?;
     let (store, address) = (Arc::clone(&desk.store), address(&desk, &id));
@@ -106,14 +108,14 @@ pub(super) async fn retry(State(desk): State<Desk>, Path(id): Path<String>, body
     done(id, found.map_err(unavailable)?, "put_back")
 }
 
-pub(super) async fn discard(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Json<Done>, Refusal> {
+pub(super) async fn discard(Of(desk): Of, Path(id): Path<String>) -> Result<Json<Done>, Refusal> {
     tables(&desk)?;
     let (store, address) = (Arc::clone(&desk.store), address(&desk, &id));
     let found = desk.read(async move { store.outbox().discard(&address).await }).await?;
     done(id, found.map_err(unavailable)?, "dropped")
 }
 
-pub(super) async fn retry_all(State(desk): State<Desk>, body: Bytes) -> Result<Json<AllDone>, Refusal> {
+pub(super) async fn retry_all(Of(desk): Of, body: Bytes) -> Result<Json<AllDone>, Refusal> {
     let All { retry: Everything::All, target } = read(&body)?;
     tables(&desk)?;
     let (store, named) = (Arc::clone(&desk.store), Arc::clone(&desk.targets));

@@ -4,13 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::Path,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
 
-use super::{Desk, Refusal};
+use super::{Desk, Of, Refusal};
 use crate::{
     close::{Closed, Looked, Outcome, Requested, UNDONE},
     order::OrderId,
@@ -32,7 +32,7 @@ struct Answer {
     reason: Option<String>,
 }
 
-pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn show(Of(desk): Of, Path(id): Path<String>) -> Result<Response, Refusal> {
     let id = parsed(&desk, &id)?;
     let explainer = desk.explainer.clone();
     let explanation = desk.read(async move { explainer.explain(&id).await }).await?.map_err(unavailable)?;
@@ -44,7 +44,7 @@ pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Re
     Ok((status, Json(explanation)).into_response())
 }
 
-pub(super) async fn close(State(desk): State<Desk>, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn close(Of(desk): Of, Path(id): Path<String>) -> Result<Response, Refusal> {
     let id = parsed(&desk, &id)?;
     let requests = Arc::clone(&desk.requests);
     let requested = desk.run(async move { requests.close(&id).await.map(|requested| (id, requested)) }).await?;

@@ -1,19 +1,22 @@
 //! Pausing, resuming, and whether closing is paused.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use serde::Deserialize;
 
-use super::{Desk, Refusal, orders::unavailable, read};
+use super::{Desk, Desks, Of, Refusal, orders::unavailable, read};
 use crate::{
-    config::{RuleName, Span},
+    config::Span,
     outbox::{PauseStatus, Wanted, check_reason, time_for},
-    store::Window,
+    store::{StoreError, Window},
 };
 
 /// Who is noted for what is wanted over HTTP.
 const WHO: &str = "http";
+
+/// What is noted as the reason of an end.
+const RESUMED: &str = "resumed";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,56 +36,62 @@ struct End {
     rate: Option<u32>,
 }
 
-pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
+pub(super) async fn begin(State(desks): State<Desks>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let Begin { rule, length, reason } = read(&body)?;
-    let rule = known(desk.store.rule(), rule)?;
     check_reason(&reason).map_err(|what| Refusal::new(StatusCode::BAD_REQUEST, what))?;
-    change(&desk, move |desk| async move {
-        let wanted = Wanted { rule: &rule, reason: &reason, who: WHO };
-        desk.store.outbox().pause(&wanted, length.map(Span::get), None).await.map_err(unavailable)
-    })
-    .await
+    change(&desks, rule, Change::Pause(length, reason)).await
 }
 
-pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
+pub(super) async fn end(State(desks): State<Desks>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let End { rule, rate } = if body.is_empty() { End::default() } else { read(&body)? };
-    let rule = known(desk.store.rule(), rule)?;
-    change(&desk, move |desk| async move {
-        let wanted = Wanted { rule: &rule, reason: "resumed", who: WHO };
-        let outbox = desk.store.outbox();
-        match rate {
-            Some(0) => Err(Refusal::new(StatusCode::BAD_REQUEST, "a rate is a whole number of orders a second, above 0")),
-            Some(rate) => {
-                let overdue = desk.store.count(Window::overdue(desk.sweep.get().oldest.get())).await.map_err(unavailable)?.orders;
-                outbox.pause(&wanted, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
-            }
-            None => outbox.unpause(&wanted).await.map(drop).map_err(unavailable),
-        }
-    })
-    .await
+    if rate == Some(0) {
+        return Err(Refusal::bad("a rate is a whole number of orders a second, above 0"));
+    }
+    change(&desks, rule, Change::Resume(rate)).await
 }
 
-pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<PauseStatus>, Refusal> {
+#[derive(Debug, Clone)]
+enum Change {
+    Pause(Option<Span>, String),
+    Resume(Option<u32>),
+}
+
+impl Change {
+    async fn make(self, desk: Desk, rule: String) -> Result<(), StoreError> {
+        let outbox = desk.store.outbox();
+        let wanted = |reason| Wanted { rule: &rule, reason, who: WHO };
+        match self {
+            Self::Pause(length, reason) => outbox.pause(&wanted(&reason), length.map(Span::get), None).await,
+            Self::Resume(None) => outbox.unpause(&wanted(RESUMED)).await.map(drop),
+            Self::Resume(Some(rate)) => {
+                let overdue = desk.store.count(Window::overdue(desk.sweep.get().oldest.get())).await?.orders;
+                outbox.pause(&wanted(RESUMED), Some(time_for(overdue, rate)), Some(rate)).await
+            }
+        }
+    }
+}
+
+pub(super) async fn status(Of(desk): Of) -> Result<Json<PauseStatus>, Refusal> {
+    status_of(&desk).await
+}
+
+async fn status_of(desk: &Desk) -> Result<Json<PauseStatus>, Refusal> {
     let store = Arc::clone(&desk.store);
     let pause = desk.read(async move { store.outbox().pause_of_rule().await }).await?.map_err(unavailable)?;
     Ok(Json(PauseStatus::of(desk.store.rule(), pause)))
 }
 
-/// Changes something in our tables, and says how it is then.
-async fn change<F: Future<Output = Result<(), Refusal>> + Send + 'static>(
-    desk: &Desk,
-    what: impl FnOnce(Desk) -> F,
-) -> Result<Json<PauseStatus>, Refusal> {
-    if !desk.store.outbox().has_pauses() {
-        return Err(Refusal::new(StatusCode::CONFLICT, desk.store.outbox().missing()));
+/// Changes something for a rule, or without a name for all rules of each table, and says how it is then for the first of them.
+async fn change(desks: &Desks, rule: String, change: Change) -> Result<Json<PauseStatus>, Refusal> {
+    let mut wanted = if rule.is_empty() { desks.all() } else { vec![desks.of(Some(&rule))?] };
+    let mut tables = HashSet::new();
+    wanted.retain(|desk| tables.insert(desk.store.outbox().orders_table()));
+    let first = wanted.first().cloned().ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon has just started"))?;
+    for desk in wanted {
+        if !desk.store.outbox().has_pauses() {
+            return Err(Refusal::new(StatusCode::CONFLICT, desk.store.outbox().missing()));
+        }
+        desk.read(change.clone().make(desk.clone(), rule.clone())).await?.map_err(unavailable)?;
     }
-    desk.read(what(desk.clone())).await??;
-    status(State(desk.clone())).await
-}
-
-fn known(known: &RuleName, rule: String) -> Result<String, Refusal> {
-    if rule.is_empty() || rule == known.as_str() {
-        return Ok(rule);
-    }
-    Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}; the only one is {known}")))
+    status_of(&first).await
 }

@@ -19,7 +19,7 @@ use tower::ServiceBuilder;
 use tower_http::{limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
 use tracing::{debug, error, info};
 
-use super::{Access, Desk, routes};
+use super::{Access, Desks, routes};
 use crate::close::Reminder;
 
 /// Connections at the same time; more wait to be taken.
@@ -39,11 +39,11 @@ const DRAIN: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// Serves until it is told to stop, on a thread of its own.
-pub async fn serve(address: SocketAddr, desk: Desk, access: Access, stop: CancellationToken) {
+pub async fn serve(address: SocketAddr, desks: Desks, access: Access, stop: CancellationToken) {
     let (ending, ended) = oneshot::channel::<()>();
     let spawned = std::thread::Builder::new().name("http".into()).spawn(move || {
         match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            Ok(runtime) => runtime.block_on(listen(address, routes(desk, access), stop)),
+            Ok(runtime) => runtime.block_on(listen(address, routes(desks, access), stop)),
             Err(error) => error!(%error, "the thread for HTTP can't run; nothing is served"),
         }
         drop(ending);

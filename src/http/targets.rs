@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{Json, extract::Path, http::StatusCode};
 use serde::Serialize;
 
-use super::{Desk, Refusal, orders::unavailable, tables};
+use super::{Of, Refusal, orders::unavailable, tables};
 use crate::outbox::{Dropped, TargetStatus};
 
 /// All targets.
@@ -28,14 +24,14 @@ pub(super) struct Done {
     given_up: Option<u64>,
 }
 
-pub(super) async fn list(State(desk): State<Desk>) -> Result<Json<Listed>, Refusal> {
+pub(super) async fn list(Of(desk): Of) -> Result<Json<Listed>, Refusal> {
     tables(&desk)?;
     let (store, named) = (Arc::clone(&desk.store), Arc::clone(&desk.targets));
     let targets = desk.read(async move { store.outbox().targets(&named).await }).await?.map_err(unavailable)?;
     Ok(Json(Listed { targets }))
 }
 
-pub(super) async fn resume(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
+pub(super) async fn resume(Of(desk): Of, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
     let outbox = tables(&desk)?;
     if outbox.is_outdated() {
         return Err(Refusal::new(StatusCode::CONFLICT, outbox.missing()));
@@ -45,7 +41,7 @@ pub(super) async fn resume(State(desk): State<Desk>, Path(name): Path<String>) -
     if is_known { Ok(Json(Done { name, outcome: "resumed", given_up: None })) } else { Err(unknown(&name)) }
 }
 
-pub(super) async fn discard(State(desk): State<Desk>, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
+pub(super) async fn discard(Of(desk): Of, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
     tables(&desk)?;
     let (store, named, target) = (Arc::clone(&desk.store), Arc::clone(&desk.targets), name.clone());
     match desk.read(async move { store.outbox().drop_target(&target, &named).await }).await?.map_err(unavailable)? {

@@ -1,8 +1,13 @@
 //! How many orders are overdue, and why they are not closed: counted from outside, so that nothing that is stuck can keep
 //! the count at what it was.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -29,17 +34,52 @@ const PAGE: u32 = 1_000;
 /// Old orders are counted so often.
 const OLD_EVERY: Duration = Duration::from_mins(1);
 
-/// What is overdue, by why it is not closed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Overdue {
-    open: u64,
-    held: u64,
-    resting: u64,
-    paused: u64,
-    disputed: u64,
-    dead: u64,
-    /// For how long the oldest open one has been, in microseconds.
-    oldest: i64,
+/// What is overdue, by why it is not closed. Counts end at 10,000.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overdue {
+    /// Nothing known is in the way.
+    pub open: u64,
+    /// Another transaction holds them.
+    pub held: u64,
+    /// Refused by the database, and tried again.
+    pub resting: u64,
+    /// Closing is paused.
+    pub paused: u64,
+    /// Their keys contradict their rows.
+    pub disputed: u64,
+    /// Given up.
+    pub dead: u64,
+    /// For longer than `sweep.oldest`.
+    pub old: u64,
+    /// For how long the oldest open one has been, in seconds.
+    pub oldest_s: f64,
+    /// How long ago they were counted, in seconds.
+    pub age_s: f64,
+}
+
+/// What was counted last, and when.
+#[derive(Debug, Default)]
+pub struct LastOverdue(Mutex<Last>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Last {
+    counted: Option<(Instant, Overdue)>,
+    /// Counted less often.
+    old: u64,
+}
+
+impl LastOverdue {
+    /// What was counted last; nothing before the first count.
+    #[must_use]
+    pub fn get(&self) -> Option<Overdue> {
+        let Last { counted, old } = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.map(|(at, overdue)| Overdue { old, age_s: at.elapsed().as_secs_f64(), ..overdue })
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Last)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// Counts.
@@ -53,6 +93,8 @@ pub struct Overdues {
     pub gate: Arc<Gate>,
     /// What has been overdue for longer is left alone.
     pub sweep: Live<Sweep>,
+    /// Where what was counted is kept.
+    pub last: Arc<LastOverdue>,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -68,7 +110,10 @@ impl Overdues {
         loop {
             let began = Instant::now();
             match tokio::time::timeout(LIMIT, self.count()).await {
-                Ok(Ok(overdue)) => overdue.publish(self.store.rule().as_str()),
+                Ok(Ok(overdue)) => {
+                    overdue.publish(self.store.rule().as_str());
+                    self.last.change(|last| last.counted = Some((Instant::now(), overdue)));
+                }
                 Ok(Err(error)) => debug!(%error, "overdue orders were not counted"),
                 Err(_) => debug!(limit_s = LIMIT.as_secs(), "overdue orders were not counted in time"),
             }
@@ -92,7 +137,7 @@ impl Overdues {
                     None if self.gate.is_shut() => overdue.paused += 1,
                     None => {
                         overdue.open += 1;
-                        overdue.oldest = overdue.oldest.max(row.remaining().map_or(0, i64::saturating_neg));
+                        overdue.oldest_s = overdue.oldest_s.max(row.remaining().map_or(0.0, |micros| -micros as f64 / 1e6));
                     }
                 }
             }
@@ -104,14 +149,19 @@ impl Overdues {
         Ok(overdue)
     }
 
+    fn found_old(&self, orders: u64) {
+        metric::OVERDUE.set(orders as f64, &[self.store.rule().as_str(), "old"]);
+        self.last.change(|last| last.old = orders);
+    }
+
     async fn count_old_ones(&self) {
         let mut sweep = self.sweep.clone();
         loop {
             match sweep.get().oldest.get() {
-                None => metric::OVERDUE.set(0.0, &[self.store.rule().as_str(), "old"]),
+                None => self.found_old(0),
                 Some(oldest) => {
                     if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
-                        metric::OVERDUE.set(old.orders.min(MOST as u64) as f64, &[self.store.rule().as_str(), "old"]);
+                        self.found_old(old.orders.min(MOST as u64));
                     }
                 }
             }
@@ -133,7 +183,7 @@ impl Overdue {
         for (state, orders) in states {
             metric::OVERDUE.set(orders as f64, &[rule, state]);
         }
-        metric::OLDEST_OVERDUE.set(self.oldest as f64 / 1e6, &[rule]);
+        metric::OLDEST_OVERDUE.set(self.oldest_s, &[rule]);
         metric::SAMPLED.now(&[rule]);
     }
 }

@@ -1,7 +1,11 @@
 //! Whether orders are closed on time, and what is missing.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
+use futures::future::join_all;
 use serde::Serialize;
 use tokio::{
     sync::{Mutex, watch},
@@ -53,9 +57,50 @@ pub struct Ready {
     /// Whether orders are closed.
     pub ready: bool,
     /// What keeps them from that.
-    pub missing: Vec<&'static str>,
+    pub missing: Vec<String>,
     /// What is wrong, and keeps none from closing on time.
-    pub degraded: Vec<&'static str>,
+    pub degraded: Vec<String>,
+}
+
+/// What works, of all rules; more may come at any time.
+#[derive(Debug, Clone, Default)]
+pub struct AllReady(Arc<std::sync::Mutex<Vec<Arc<Readiness>>>>);
+
+impl AllReady {
+    /// Adds a rule.
+    pub fn add(&self, readiness: Arc<Readiness>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(readiness);
+    }
+
+    /// Those of all rules.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Readiness>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks at each. What is not said of all rules begins with the rule's name.
+    pub async fn look(&self) -> Ready {
+        let all = self.all();
+        let looked = join_all(all.iter().map(|readiness| readiness.look())).await;
+        let together = |part: fn(&Ready) -> &Vec<String>| {
+            let mut said: Vec<String> = Vec::new();
+            for (readiness, ready) in all.iter().zip(&looked) {
+                for what in part(ready) {
+                    let is_common = looked.iter().all(|other| part(other).contains(what));
+                    let what = if is_common { what.clone() } else { format!("{}: {what}", readiness.store.rule()) };
+                    if !said.contains(&what) {
+                        said.push(what);
+                    }
+                }
+            }
+            said
+        };
+        Ready {
+            ready: looked.iter().all(|ready| ready.ready),
+            missing: together(|ready| &ready.missing),
+            degraded: together(|ready| &ready.degraded),
+        }
+    }
 }
 
 impl Readiness {
@@ -63,7 +108,7 @@ impl Readiness {
     pub async fn look(&self) -> Ready {
         let mut missing = Vec::new();
         let mut degraded = Vec::new();
-        let note = |list: &mut Vec<&'static str>, is_so: bool, what| list.extend(is_so.then_some(what));
+        let note = |list: &mut Vec<String>, is_so: bool, what: &str| list.extend(is_so.then(|| what.to_owned()));
         let reached = self.reached().await;
         note(&mut missing, !reached, "the database can't be written");
         note(&mut missing, self.store.halted().borrow().is_some(), "the server's time zone has changed, and closing is stopped");

@@ -55,6 +55,12 @@ impl Window {
         Self { from: 0, until: window_micros(ahead) }
     }
 
+    /// What falls due after the one time from now, and within the other.
+    #[must_use]
+    pub fn between(after: Duration, within: Duration) -> Self {
+        Self { from: window_micros(after) + 1, until: window_micros(within) }
+    }
+
     /// What is overdue, and what falls due within this time.
     #[must_use]
     pub fn until(ahead: Duration) -> Self {

@@ -66,6 +66,10 @@ pub(super) struct Statements<L> {
     /// In: ?1 and ?2 the last and the first deadline. Out: how many, and the first
     /// deadline. Locks nothing.
     pub(super) count_due: Vec<Statement>,
+    /// In: ?1 and ?2 the last and the first deadline, ?3 the most. Out: how many, at most so many. Locks nothing. One for each
+    /// unpaid status and each way of writing a time, in the order of deadlines: of half a table that is unpaid a planner would read
+    /// all for the sake of some.
+    pub(super) count_some: Vec<Statement>,
     /// Out: id, stored text and meaning of some unpaid orders' deadlines. Locks nothing.
     pub(super) samples: SqlStr,
     /// Out: statuses, each with its number among the last orders. Locks nothing.
@@ -111,6 +115,17 @@ impl<L> Statements<L> {
         let after = format!(" AND {}", fragments.after);
         let pages = |unpaid| fragments.within.iter().zip(&fragments.still_within).map(move |(first, next)| (unpaid, first, next));
         let due = fragments.swept.iter().flat_map(pages);
+        let count_some = |unpaid: &str, within: &str| {
+            Writer::new(D::PARAMETERS)
+                .verbatim(&format!("SELECT count(*) FROM (SELECT 1 AS one FROM {orders} WHERE {unpaid}"))
+                .with_parameters(&format!(" AND {within}"))
+                .verbatim(&format!("{found} ORDER BY {}", fragments.order))
+                .with_parameters(" LIMIT ?3")
+                .verbatim(") AS some_of_them")
+                .finish()
+        };
+        let some = |unpaid| fragments.within.iter().map(move |within| (unpaid, within));
+        let some = fragments.swept.iter().flat_map(some);
         let count = |within: &String| {
             Writer::new(D::PARAMETERS)
                 .verbatim(&format!("SELECT count(*), MIN({deadline}) FROM {orders} WHERE {} AND ", fragments.any_swept))
@@ -129,6 +144,7 @@ impl<L> Statements<L> {
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
             count_due: fragments.within.iter().map(count).collect(),
+            count_some: some.map(|(unpaid, within)| count_some(unpaid, within)).collect(),
             samples: sql(format!(
                 "SELECT sampled.i, sampled.s, sampled.d FROM ({} AND {} LIMIT 1000) AS sampled ORDER BY sampled.d IS NULL LIMIT 20",
                 sample(fragments),

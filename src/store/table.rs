@@ -272,6 +272,19 @@ impl<D: Dialect> Store for Table<D> {
         }
     }
 
+    async fn count_up_to(&self, Window { from, until }: Window, most: u32) -> Result<u64> {
+        let mut session = self.connections.read().await?;
+        let (mut counted, most) = (0, u64::from(most));
+        for statement in &self.schema().statements.count_some {
+            let left = i64::try_from(most.saturating_sub(counted)).unwrap_or(i64::MAX);
+            if left == 0 {
+                break;
+            }
+            counted += number::<D>(&session.read(statement, &[until, from, left].map(Value::from)).await?)?;
+        }
+        Ok(counted)
+    }
+
     async fn clock(&self) -> Result<ClockReading> {
         clock(&mut self.connections.read().await?, &self.schema().statements).await
     }

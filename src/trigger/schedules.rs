@@ -25,8 +25,8 @@ use crate::{
     config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page, Pool,
-        Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
+        Pool, Store, StoreError, Transaction, Window,
     },
 };
 
@@ -161,6 +161,10 @@ impl Store for Table {
 
     async fn count(&self, _window: Window) -> Result<Counted, StoreError> {
         Ok(Counted::default())
+    }
+
+    async fn count_up_to(&self, _window: Window, _most: u32) -> Result<u64, StoreError> {
+        unimplemented!()
     }
 
     async fn clock(&self) -> Result<ClockReading, StoreError> {

@@ -91,6 +91,7 @@ macro_rules! exam {
             sweeping::only_what_is_within_the_horizon,
             sweeping::only_what_is_in_the_window,
             sweeping::counts_what_is_overdue,
+            sweeping::counts_what_falls_due_up_to_a_number,
             names::reserved_and_mixed_case_names,
             names::a_qualified_table,
             transactions::closes_and_sets_columns,

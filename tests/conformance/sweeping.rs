@@ -135,6 +135,28 @@ pub async fn only_what_is_in_the_window(database: Database) {
     }
 }
 
+pub async fn counts_what_falls_due_up_to_a_number(database: Database) {
+    plain_orders(&database).await;
+    let mut rows = Vec::new();
+    for (first, orders, seconds) in [(0, 30, 60), (100, 20, 500), (200, 10, -5)] {
+        let at = seconds_from_now(database.kind, seconds);
+        rows.extend((first..first + orders).map(|number| format!("({number}, {}, {at})", [0, 2, 5][number % 3])));
+    }
+    database.execute(&format!("INSERT INTO orders (order_no, status, expires_at) VALUES {}", rows.join(", "))).await;
+    let store = open(&settings(&database).set("orders.unpaid", vec![0, 2])).await;
+    let [now, soon, later] = [0, 300, 600].map(Duration::from_secs);
+    for (after, within, most, expected) in [
+        (now, soon, 100, 20),
+        (now, soon, 20, 20),
+        (now, soon, 7, 7),
+        (soon, later, 100, 13),
+        (now, later, 30, 30),
+        (later, Duration::MAX, 9, 0),
+    ] {
+        assert_eq!(store.count_up_to(Window::between(after, within), most).await, Ok(expected), "{after:?} {within:?} {most}");
+    }
+}
+
 pub async fn counts_what_is_overdue(database: Database) {
     plain_orders(&database).await;
     let store = open(&settings(&database).set("orders.unpaid", vec![0, 2])).await;

@@ -2,6 +2,8 @@
 
 /// Alerts: their metrics, their chapters, and a Prometheus that fires them.
 mod alerts;
+/// The figures that the page and the terminal show.
+mod figures;
 /// More questions than are answered.
 mod limits;
 /// Metrics: all that are documented, and what they say of orders that close and orders that can't.
@@ -10,6 +12,8 @@ mod metrics;
 mod openapi;
 /// Questions about single orders, and closing one.
 mod orders;
+/// The page for people, in a browser.
+mod page;
 /// Whether it lives and is ready; ports in use, slow callers, tokens.
 mod probes;
 

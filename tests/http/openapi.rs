@@ -49,6 +49,16 @@ impl Held {
         answer
     }
 
+    /// The first of the figures that follow each other without an end.
+    async fn stream(&mut self) {
+        let mut stream = self.asked.ask(Method::GET, "/figures/stream", Some(TOKEN)).await;
+        assert!(stream.headers()["content-type"].to_str().unwrap().starts_with("text/event-stream"));
+        let event = String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+        let figures = serde_json::from_str(event.strip_prefix("data:").unwrap()).unwrap();
+        self.assert_is(&json!({ "$ref": "#/components/schemas/Figures" }), &figures, "an event of the stream");
+        self.called.insert(("get".into(), "/figures/stream".into()));
+    }
+
     fn assert_is(&self, schema: &Value, value: &Value, what: &str) {
         let mut schema = schema.clone();
         schema["components"] = self.document["components"].clone();
@@ -117,6 +127,14 @@ async fn each_answer_is_as_it_says() {
     wait::until("it is ready", async || held.asked.get("/readyz").await.0 == StatusCode::OK).await;
     held.ask("/readyz", "", 200).await;
     held.ask("/metrics", "", 200).await;
+    held.ask("/", "", 200).await;
+    wait::until("figures have all that they can have", async || {
+        let figures = held.ask("/figures", "", 200).await;
+        let rule = &figures["rules"][0];
+        rule["overdue"].is_object() && rule["recent"]["latest"][0].is_object() && figures["targets"][1].is_object()
+    })
+    .await;
+    held.stream().await;
     held.ask("/openapi.json", "", 200).await;
 
     for (id, state, status) in [

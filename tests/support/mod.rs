@@ -5,6 +5,8 @@
 
 #![allow(dead_code, unused_imports, reason = "a toolbox: not every tool is in use at any time")]
 
+/// A headless Chromium, for the page.
+pub mod browser;
 /// The daemon and its one-shot commands, as processes.
 pub mod daemon;
 /// A fresh database of any of the three kinds, spoken to in plain SQL.

@@ -83,6 +83,19 @@ impl OneShot {
 
     /// Runs it.
     pub async fn run(&self) -> Finished {
+        let output = tokio::time::timeout(wait::LIMIT, self.command().output()).await;
+        let output = output
+            .unwrap_or_else(|_| panic!("{:?} has not ended after {:?}", self.arguments, wait::LIMIT))
+            .expect("the binary can be started");
+        Finished {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// The command that would be run, for whoever wants to speak with it.
+    pub fn command(&self) -> tokio::process::Command {
         let mut command = if self.terminal {
             let line = format!("stty cols 120 rows 40; exec '{PROGRAM}' {}", self.words());
             let mut command = process::mortal("script");
@@ -102,16 +115,9 @@ impl OneShot {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let mut command = tokio::process::Command::from(command);
         command.kill_on_drop(true);
-        let output = tokio::time::timeout(wait::LIMIT, command.output()).await;
-        let output = output
-            .unwrap_or_else(|_| panic!("{:?} has not ended after {:?}", self.arguments, wait::LIMIT))
-            .expect("the binary can be started");
-        Finished {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        command
     }
+
     /// The arguments, as a shell reads them.
     fn words(&self) -> String {
         let words: Vec<String> = self.arguments.iter().map(|word| format!("'{}'", word.to_string_lossy())).collect();
