@@ -24,7 +24,7 @@ use tracing::error;
 use crate::{
     app::{self, Reread, RunError},
     config::{Config, Loaded, Span, load},
-    order::OrderId,
+    order::{OrderId, Printable},
     redis::{Commands, RedisError},
     store::{OpenError, Store, StoreError},
     trigger::Witness,
@@ -257,7 +257,8 @@ async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>
 /// Runs the daemon, whose last word is a line of its log, as all its others are.
 fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLevel) -> CommandResult {
     logs::log_panics();
-    let runtime = runtime(loaded.config.close.workers + 2)?;
+    let workers: usize = loaded.config.of_each_rule().iter().map(|config| config.close.workers).sum();
+    let runtime = runtime(workers + 2)?;
     let read = move || {
         let loaded = load(file.as_deref())?;
         let (filter, set_level) = (logs::filter(&loaded)?, Arc::clone(&set_level));
@@ -270,6 +271,30 @@ fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLevel) -> Com
     let Failure { exit, message } = error.into();
     error!(reason = message, exit = exit as u8, "order-closer can't go on");
     Ok(exit)
+}
+
+/// The settings as the rules have them that a command is about: the one that was named, or all.
+fn some_rules(config: &Config, name: Option<&str>) -> Result<Vec<Config>, Failure> {
+    let Some(name) = name else { return Ok(config.of_each_rule()) };
+    let found: Vec<Config> = config.of_each_rule().into_iter().filter(|config| config.which.name.as_str() == name).collect();
+    if found.is_empty() {
+        let message = format!("there is no rule {}; the configuration has {}", Printable(&format!("{name:?}")), names(config));
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(found)
+}
+
+/// The same for a command that is about one rule, which has to be named where there are several.
+fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
+    let mut rules = some_rules(config, name)?;
+    match (rules.pop(), rules.is_empty()) {
+        (Some(rule), true) => Ok(rule),
+        _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),
+    }
+}
+
+fn names(config: &Config) -> String {
+    config.rule_names().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads an order's id as somebody has written it.

@@ -2,7 +2,10 @@
 //!
 //! Whatever can fail comes first: reading, what can't change, files with tokens and secrets. Then all is taken over.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use tokio::sync::watch;
 use tracing::{error, info};
@@ -35,20 +38,22 @@ impl fmt::Debug for Reread {
 pub type Reader = Box<dyn Fn() -> Result<Reread, String> + Send + Sync>;
 
 /// What of the daemon can change.
+#[derive(Debug)]
 pub(super) struct Live {
     pub(super) sweep: watch::Sender<Sweep>,
+    pub(super) bounds: Arc<Bounds>,
     pub(super) rules: Vec<LiveRule>,
     /// Who may ask over HTTP, where that is answered.
     pub(super) access: Option<Access>,
-    /// Who tells others, where there are tables for that.
-    pub(super) relays: Option<Relays>,
+    /// Who tells others, of each orders table, where there are tables for that.
+    pub(super) relays: Vec<Relays>,
 }
 
 /// What of a rule can change.
+#[derive(Debug)]
 pub(super) struct LiveRule {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) bounds: Arc<Bounds>,
 }
 
 /// Why nothing was taken over.
@@ -65,7 +70,7 @@ pub(super) struct Reloading<'d> {
     pub(super) hangups: Hangups,
     pub(super) read: Reader,
     pub(super) manager: &'d ServiceManager,
-    pub(super) live: Live,
+    pub(super) live: Arc<Mutex<Live>>,
 }
 
 impl Reloading<'_> {
@@ -98,21 +103,24 @@ impl Reloading<'_> {
             return Err(Refused::Fixed(fixed));
         }
         let config = &loaded.config;
-        let live = &self.live;
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let access = live.access.as_ref().map(|_| Access::new(&config.http)).transpose().map_err(Refused::Broken)?;
-        let plan = live.relays.as_ref().map(|_| Plan::of(config)).transpose().map_err(Refused::Broken)?;
+        let plans: Vec<Plan> = live.relays.iter().map(|_| Plan::of(config)).collect::<Result<_, _>>().map_err(Refused::Broken)?;
 
         set_level();
         live.sweep.send_replace(config.sweep.clone());
-        for LiveRule { store, inbox, bounds } in &live.rules {
-            inbox.set_retry(config.close.retry.clone());
-            bounds.set_oldest(config.sweep.oldest.get());
+        live.bounds.set_oldest(config.sweep.oldest.get());
+        let rules = config.of_each_rule();
+        for LiveRule { store, inbox } in &live.rules {
+            if let Some(rule) = rules.iter().find(|config| config.which.name == *store.rule()) {
+                inbox.set_retry(rule.close.retry.clone());
+            }
             store.set_targets(&config.events);
         }
         if let Some((before, now)) = live.access.as_ref().zip(access) {
             before.replace(&now);
         }
-        if let Some((relays, plan)) = live.relays.as_ref().zip(plan) {
+        for (relays, plan) in live.relays.iter().zip(plans) {
             relays.change(plan);
         }
         if changed.iter().any(|name| name.starts_with("events.")) {

@@ -1,6 +1,12 @@
 //! The part of the daemon that answers over HTTP, where that is wanted: what is measured, what works, who may ask.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tokio::{
     runtime::Handle,
@@ -26,6 +32,8 @@ pub(super) struct Serving {
     address: SocketAddr,
     access: Access,
     measured: Measured,
+    /// Taken by whoever answers.
+    free: AtomicBool,
 }
 
 /// What there is to tell of.
@@ -51,7 +59,7 @@ impl Serving {
         let Some(address) = config.http.listen.get() else { return Ok(None) };
         let access = Access::new(&config.http).map_err(RunError::Configuration)?;
         let measured = Measured::begin().map_err(RunError::System)?;
-        Ok(Some(Self { address, access, measured }))
+        Ok(Some(Self { address, access, measured, free: AtomicBool::new(true) }))
     }
 
     /// Who may ask.
@@ -59,8 +67,8 @@ impl Serving {
         self.access.clone()
     }
 
-    /// Begins to serve.
-    pub(super) fn start(self, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
+    /// Tells of one more rule.
+    pub(super) fn add(&self, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
         let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
@@ -79,6 +87,11 @@ impl Serving {
             sweep: sweep.clone(),
             stop: stop.clone(),
         };
+        running.spawn(gauges.run());
+        running.spawn(overdues.run());
+        if !self.free.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
@@ -96,13 +109,11 @@ impl Serving {
             readers: Arc::new(Semaphore::new(http::READERS)),
             sweep,
             readiness: Arc::new(readiness),
-            measured: self.measured,
+            measured: self.measured.clone(),
             requests: Arc::new(requests),
             store,
             inbox,
         };
-        running.spawn(gauges.run());
-        running.spawn(overdues.run());
-        running.spawn(http::serve(self.address, desk, self.access, stop.clone()));
+        running.spawn(http::serve(self.address, desk, self.access.clone(), stop.clone()));
     }
 }

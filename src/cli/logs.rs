@@ -95,7 +95,7 @@ pub(super) fn start(loaded: &Loaded) -> Result<Log, Failure> {
             registry.with(lines.with_ansi(false).fmt_fields(OnOneLine).map_event_format(WithPriority)).init();
         }
         LogFormat::Text => registry.with(lines.with_ansi(io::stderr().is_terminal()).fmt_fields(OnOneLine)).init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
     // Fails only when there is no log any more.
     let level = Arc::new(move |filter| handle.reload(filter).unwrap_or_default());

@@ -222,7 +222,8 @@ impl Pass {
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };
-        let workers = worker.spawn(config.close.workers, &Watchdog::default());
+        let mut workers = JoinSet::new();
+        worker.spawn(config.close.workers, &Watchdog::default(), &mut workers);
         Self {
             store: Arc::clone(store),
             worker,

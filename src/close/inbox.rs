@@ -37,7 +37,7 @@ use crate::{
         alone::{Next, Waiting},
         lanes::{Lane, State},
     },
-    config::Retry,
+    config::{Retry, RuleName},
     order::{OrderId, Row, Trigger},
     outbox::DeadOrder,
     store::LockWait,
@@ -173,6 +173,13 @@ impl Inbox {
             idle: Notify::new(),
             sweep_wanted: Notify::new(),
         }
+    }
+
+    /// The same for this rule's orders.
+    #[must_use]
+    pub fn of(self, rule: &RuleName) -> Self {
+        self.lock().rule = rule.clone();
+        self
     }
 
     /// Orders that their database rejects from now on are tried again so; what rests already rests as long as it was told.

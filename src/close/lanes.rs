@@ -18,7 +18,7 @@ use crate::{
         trouble::{Blame, Ended, Trouble},
         waits::{Place, Waits},
     },
-    config::{RULE, Retry},
+    config::{Retry, RuleName},
     metric,
     order::OrderId,
     outbox::DeadOrder,
@@ -72,6 +72,8 @@ type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
+    /// Whose orders these are.
+    pub(super) rule: RuleName,
     due_now: Queue,
     backlog: Queue,
     hints: Queue,
@@ -100,7 +102,7 @@ impl State {
                 && let Some(due) = due.take()
             {
                 // Its notification has come after all.
-                metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[RULE]);
+                metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[self.rule.as_str()]);
             }
             match known.get() {
                 Stage::Open => return Offer::Known,

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{Instrument, debug, error, info, warn};
 
 use crate::{
     close::{
@@ -22,7 +22,6 @@ use crate::{
         stats::{Stats, millis},
         throttle::{Said, Throttle},
     },
-    config::RULE,
     metric,
     order::{OrderId, Trigger},
     outbox::DeadOrder,
@@ -109,19 +108,17 @@ pub struct Worker {
 
 impl Worker {
     /// Starts so many workers for batches, those of the lane `alone`, and those who ask about orders before their batches.
-    pub fn spawn(&self, workers: usize, watchdog: &Watchdog) -> JoinSet<()> {
-        let mut running = JoinSet::new();
+    pub fn spawn(&self, workers: usize, watchdog: &Watchdog, running: &mut JoinSet<()>) {
         for (lane, workers) in [(Lane::Shared, workers), (Lane::Alone, ALONE)] {
             let places = Arc::new(Semaphore::new(workers));
             for _ in 0..workers + SLOW_ONES {
-                running.spawn(watchdog.watch("worker", self.clone().run(lane, Arc::clone(&places))));
+                running.spawn(watchdog.watch("worker", self.clone().run(lane, Arc::clone(&places))).in_current_span());
             }
         }
         for _ in 0..ASKERS {
             let ask = asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance), Arc::clone(&self.gate), self.stop.clone());
-            running.spawn(watchdog.watch("asker", ask));
+            running.spawn(watchdog.watch("asker", ask).in_current_span());
         }
-        running
     }
 
     /// Works until the inbox is closed; a batch in hand is finished first.
@@ -136,7 +133,7 @@ impl Worker {
                 Lane::Alone => {
                     let taken = watchdog::waiting(self.inbox.take_alone()).await;
                     taken.map(|(orders, wait)| {
-                        metric::RETRIES.add(orders.len() as u64, &[RULE]);
+                        metric::RETRIES.add(orders.len() as u64, &[self.closer.store().rule().as_str()]);
                         (Batch { orders, crowd: None }, wait)
                     })
                 }

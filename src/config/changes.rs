@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use figment::value::{Dict, Value};
 
-use super::{Loaded, secret};
+use super::{Loaded, rules, secret};
 
 /// The settings that a running daemon takes over, each with all that stands below it.
 pub const LIVE: &[&str] =
@@ -45,5 +45,6 @@ impl Loaded {
 }
 
 fn is_live(name: &str) -> bool {
+    let name = rules::within_rule(name);
     LIVE.iter().any(|live| name.strip_prefix(live).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }

@@ -8,7 +8,6 @@ use tracing::debug;
 
 use crate::{
     close::{Inbox, Outage, Why},
-    config::RULE,
     metric,
     ops::Measured,
     outbox::Counts,
@@ -68,19 +67,19 @@ impl Gauges {
             ("disputed", self.inbox.waits(Why::Disputed)),
         ];
         for (state, orders) in states {
-            metric::WAITING.set(orders as f64, &[RULE, state]);
+            metric::WAITING.set(orders as f64, &[self.store.rule().as_str(), state]);
         }
         for (lane, orders) in self.inbox.lanes() {
-            metric::LANES.set(orders as f64, &[RULE, lane]);
+            metric::LANES.set(orders as f64, &[self.store.rule().as_str(), lane]);
         }
         for Pool { name, open, idle, limit } in self.store.pools() {
-            metric::CONNECTIONS.set(idle as f64, &[RULE, name, "idle"]);
-            metric::CONNECTIONS.set(open.saturating_sub(idle) as f64, &[RULE, name, "in_use"]);
-            metric::CONNECTIONS_LIMIT.set(limit as f64, &[RULE, name]);
+            metric::CONNECTIONS.set(idle as f64, &[name, "idle"]);
+            metric::CONNECTIONS.set(open.saturating_sub(idle) as f64, &[name, "in_use"]);
+            metric::CONNECTIONS_LIMIT.set(limit as f64, &[name]);
         }
         let (others, fit) = self.peers.seen();
-        metric::PEERS.set(others as f64, &[RULE]);
-        metric::FIT.set(f64::from(u8::from(fit)), &[RULE]);
+        metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
+        metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
         metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
         metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts() && !self.passes.are_unreachable())), &[]);
     }

@@ -9,7 +9,7 @@ use tracing::debug;
 
 use crate::{
     close::{Gate, Inbox, Kept},
-    config::{Live, RULE, Sweep},
+    config::{Live, Sweep},
     metric,
     order::OrderId,
     store::{Store, StoreError, Window},
@@ -68,7 +68,7 @@ impl Overdues {
         loop {
             let began = Instant::now();
             match tokio::time::timeout(LIMIT, self.count()).await {
-                Ok(Ok(overdue)) => overdue.publish(),
+                Ok(Ok(overdue)) => overdue.publish(self.store.rule().as_str()),
                 Ok(Err(error)) => debug!(%error, "overdue orders were not counted"),
                 Err(_) => debug!(limit_s = LIMIT.as_secs(), "overdue orders were not counted in time"),
             }
@@ -108,10 +108,10 @@ impl Overdues {
         let mut sweep = self.sweep.clone();
         loop {
             match sweep.get().oldest.get() {
-                None => metric::OVERDUE.set(0.0, &[RULE, "old"]),
+                None => metric::OVERDUE.set(0.0, &[self.store.rule().as_str(), "old"]),
                 Some(oldest) => {
                     if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
-                        metric::OVERDUE.set(old.orders.min(MOST as u64) as f64, &[RULE, "old"]);
+                        metric::OVERDUE.set(old.orders.min(MOST as u64) as f64, &[self.store.rule().as_str(), "old"]);
                     }
                 }
             }
@@ -121,7 +121,7 @@ impl Overdues {
 }
 
 impl Overdue {
-    fn publish(&self) {
+    fn publish(&self, rule: &str) {
         let states = [
             ("open", self.open),
             ("held", self.held),
@@ -131,9 +131,9 @@ impl Overdue {
             ("dead", self.dead),
         ];
         for (state, orders) in states {
-            metric::OVERDUE.set(orders as f64, &[RULE, state]);
+            metric::OVERDUE.set(orders as f64, &[rule, state]);
         }
-        metric::OLDEST_OVERDUE.set(self.oldest as f64 / 1e6, &[RULE]);
-        metric::SAMPLED.now(&[RULE]);
+        metric::OLDEST_OVERDUE.set(self.oldest as f64 / 1e6, &[rule]);
+        metric::SAMPLED.now(&[rule]);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sd_notify::NotifyState;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -107,11 +107,14 @@ impl ServiceManager {
         tokio::time::timeout(LAST_WORD, heard).await.ok();
     }
 
-    /// Tells how the daemon is, whenever that has changed.
-    pub async fn renew_status(self, summaries: Summaries, stop: CancellationToken) {
+    /// Tells how the daemon is, whenever that has changed: each rule, where there are several.
+    pub async fn renew_status(self, rules: watch::Receiver<Vec<Summaries>>, stop: CancellationToken) {
         let mut told = String::new();
         while self.words.is_some() {
-            let status = summaries.line();
+            let status = match &rules.borrow()[..] {
+                [only] => only.line(),
+                rules => rules.iter().map(|rule| format!("{}: {}", rule.store.rule(), rule.line())).collect::<Vec<_>>().join(". "),
+            };
             if status != told {
                 self.say(|| Word::Status(status.clone()));
                 told = status;

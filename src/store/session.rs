@@ -12,7 +12,7 @@ use std::{
 };
 
 use sqlx::{Database, SqlSafeStr, SqlStr, pool::PoolConnection};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
 
 use crate::{
     store::{
@@ -47,6 +47,8 @@ pub(super) struct Session<D: Dialect> {
     condemned: bool,
     /// Whether a statement that ends by the server's limit on its time counts as one that met a lock.
     limited: bool,
+    /// What its rule gives back with it.
+    place: Option<OwnedSemaphorePermit>,
     /// Where it goes when its transaction has ended, if that is not the pool.
     home: Option<OwnedMutexGuard<Option<Session<D>>>>,
 }
@@ -68,8 +70,15 @@ impl<D: Dialect> Session<D> {
             in_transaction: false,
             condemned: false,
             limited: false,
+            place: None,
             home: None,
         }
+    }
+
+    /// The same, which takes this place among a rule's connections.
+    pub(super) fn on(mut self, place: OwnedSemaphorePermit) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// For how long it has been in use.

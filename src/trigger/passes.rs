@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::{config::RULE, metric, store::StoreError};
+use crate::{config::RuleName, metric, store::StoreError};
 
 /// What goes over the table again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,10 @@ impl Pass {
 
 /// How passes ended.
 #[derive(Debug, Default)]
-pub struct Passes(Mutex<[Known; 2]>);
+pub struct Passes {
+    rule: RuleName,
+    known: Mutex<[Known; 2]>,
+}
 
 /// What is known of one kind.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,10 +54,16 @@ enum Last {
 }
 
 impl Passes {
+    /// Those of a rule.
+    #[must_use]
+    pub fn of(rule: &RuleName) -> Self {
+        Self { rule: rule.clone(), known: Mutex::default() }
+    }
+
     /// One has ended well.
     pub fn ended(&self, pass: Pass) {
-        metric::PASSES.add(1, &[RULE, pass.name()]);
-        metric::LAST_PASS.now(&[RULE, pass.name()]);
+        metric::PASSES.add(1, &[self.rule.as_str(), pass.name()]);
+        metric::LAST_PASS.now(&[self.rule.as_str(), pass.name()]);
         self.known()[pass as usize] = Known { well: Some(Instant::now()), last: Last::Well };
     }
 
@@ -88,7 +97,7 @@ impl Passes {
     }
 
     fn known(&self) -> MutexGuard<'_, [Known; 2]> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When it did so the last time; `None` before the first.

@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     close::{Bounds, Closed, Inbox, Looked, Outcome},
-    config::{Events, Live, Retry, Sweep as Settings},
+    config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Pool, Store, StoreError,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Pool, Store, StoreError,
         Transaction, Window,
     },
 };
@@ -36,6 +36,7 @@ const START: i64 = 1_700_000_000_000_000;
 type Behaviour = Box<dyn Fn(&mut StdRng) -> (Duration, bool) + Send>;
 
 struct Table {
+    rule: RuleName,
     began: Instant,
     /// Deadlines of unpaid orders.
     unpaid: Mutex<BTreeMap<u32, i64>>,
@@ -71,6 +72,7 @@ fn number(id: &OrderId) -> u32 {
 impl Table {
     fn new(seed: u64, behaviour: Behaviour) -> Self {
         Self {
+            rule: RuleName::default(),
             began: Instant::now(),
             unpaid: Mutex::default(),
             random: Mutex::new(StdRng::seed_from_u64(seed)),
@@ -88,6 +90,14 @@ impl Table {
 #[async_trait]
 #[expect(clippy::unimplemented, reason = "neither the look-ahead nor the sweep asks for it")]
 impl Store for Table {
+    fn rule(&self) -> &RuleName {
+        &self.rule
+    }
+
+    async fn claimed_twice(&self) -> Result<Option<Claim>, StoreError> {
+        unimplemented!()
+    }
+
     fn columns(&self) -> Vec<String> {
         Vec::new()
     }

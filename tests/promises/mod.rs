@@ -51,6 +51,8 @@ mod redis_trouble;
 mod refused;
 /// A daemon that reads its configuration anew.
 mod reload;
+/// Several rules in one daemon.
+mod rules;
 /// What systemd is told, and the units that it is given.
 mod service;
 /// A database that is slow for a while, or for good.

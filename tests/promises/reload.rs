@@ -172,7 +172,10 @@ async fn what_can_not_change_is_refused_by_name() {
     assert!(!daemon.reload(&changed.toml()).await);
     let refused = daemon.said("refused as a whole; going on as before");
     let reason = refused[0]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("close.workers, database.url, orders.table can't change while the daemon runs"), "{reason}");
+    assert!(
+        reason.starts_with("close.workers, database.connections, database.url, orders.table can't change while the daemon runs"),
+        "{reason}"
+    );
     assert_eq!(refused[0]["level"], "ERROR");
     // The same in other words is the same.
     let same = settings.clone().set("sweep.every", "1000ms").set("close.workers", 2).set("database.timeout", "10000ms");
