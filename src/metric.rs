@@ -115,9 +115,9 @@ metrics! {
     DELIVERIES = "order_closer_deliveries_total", Kind::Counter, ["target", "result"];
     /// Connections to the database, of the pool closing (transactions) and the pool reading (look-ahead, sweep, our own tables), by
     /// state: idle, in_use. Those that tell targets have a pool of their own, which is not counted.
-    CONNECTIONS = "order_closer_connections", Kind::Gauge, ["rule", "pool", "state"];
+    CONNECTIONS = "order_closer_connections", Kind::Gauge, ["pool", "state"];
     /// The most connections of such a pool.
-    CONNECTIONS_LIMIT = "order_closer_connections_limit", Kind::Gauge, ["rule", "pool"];
+    CONNECTIONS_LIMIT = "order_closer_connections_limit", Kind::Gauge, ["pool"];
     /// 1 while the daemon runs with an older configuration, since it has refused the one that it was to take over, else 0.
     CONFIG_REFUSED = "order_closer_config_refused", Kind::Gauge, [];
     /// Lines of the log that were dropped, since nobody read them.

@@ -72,6 +72,7 @@ type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
+    /// Whose orders these are.
     pub(super) rule: RuleName,
     due_now: Queue,
     backlog: Queue,

@@ -73,9 +73,9 @@ impl Gauges {
             metric::LANES.set(orders as f64, &[self.store.rule().as_str(), lane]);
         }
         for Pool { name, open, idle, limit } in self.store.pools() {
-            metric::CONNECTIONS.set(idle as f64, &[self.store.rule().as_str(), name, "idle"]);
-            metric::CONNECTIONS.set(open.saturating_sub(idle) as f64, &[self.store.rule().as_str(), name, "in_use"]);
-            metric::CONNECTIONS_LIMIT.set(limit as f64, &[self.store.rule().as_str(), name]);
+            metric::CONNECTIONS.set(idle as f64, &[name, "idle"]);
+            metric::CONNECTIONS.set(open.saturating_sub(idle) as f64, &[name, "in_use"]);
+            metric::CONNECTIONS_LIMIT.set(limit as f64, &[name]);
         }
         let (others, fit) = self.peers.seen();
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);

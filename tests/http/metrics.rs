@@ -4,7 +4,7 @@ use order_closer::metric;
 
 use super::Asked;
 use crate::support::{
-    Kind, Proxy, Redis, Shop, order_closer,
+    Kind, Redis, Shop, order_closer,
     receiver::{Behaviour, Receiver},
     shop::key,
     wait,
@@ -141,8 +141,8 @@ async fn lanes_retries_and_connections_are_counted_and_a_refused_configuration_i
     asked.until_sample(r#"order_closer_inbox_lane_orders{rule="orders",lane="alone"}"#, |orders| orders == 0.0).await;
     let samples = asked.samples().await;
     for pool in ["closing", "reading"] {
-        let of = |state: &str| samples[&format!(r#"order_closer_connections{{rule="orders",pool="{pool}",state="{state}"}}"#)];
-        let limit = samples[&format!(r#"order_closer_connections_limit{{rule="orders",pool="{pool}"}}"#)];
+        let of = |state: &str| samples[&format!(r#"order_closer_connections{{pool="{pool}",state="{state}"}}"#)];
+        let limit = samples[&format!(r#"order_closer_connections_limit{{pool="{pool}"}}"#)];
         assert!((1.0..=limit).contains(&(of("idle") + of("in_use"))), "{pool}: {samples:?}");
     }
     let refused = "order_closer_config_refused";
@@ -152,20 +152,6 @@ async fn lanes_retries_and_connections_are_counted_and_a_refused_configuration_i
     asked.until_sample(refused, |refused| refused == 1.0).await;
     assert!(asked.daemon.reload(&good).await);
     asked.until_sample(refused, |refused| refused == 0.0).await;
-    asked.daemon.stop().await;
-}
-
-#[tokio::test]
-async fn a_database_that_is_away_is_seen_while_nothing_is_due() {
-    let redis = Redis::start();
-    let shop = Shop::open(Kind::Postgres).await;
-    let proxy = Proxy::before(&shop.database.url);
-    let asked = Asked::with(shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url))).await;
-    asked.until_sample("order_closer_database_up", |up| up == 1.0).await;
-    proxy.refuse().await;
-    asked.until_sample("order_closer_database_up", |up| up == 0.0).await;
-    proxy.accept().await;
-    asked.until_sample("order_closer_database_up", |up| up == 1.0).await;
     asked.daemon.stop().await;
 }
 
