@@ -37,6 +37,8 @@ pub enum State {
     SeveralRows,
     /// The filter hides it.
     Hidden,
+    /// Another rule takes it, too.
+    ClaimedTwice,
     /// Closed, as the audit log has it.
     Closed,
     /// Not unpaid.
@@ -95,7 +97,7 @@ pub struct Explanation {
     /// How the matter stands.
     pub state: State,
     /// The rule that looks after it.
-    pub rule: &'static str,
+    pub rule: String,
     /// The rule's table.
     pub table: String,
     /// The rule's filter.
@@ -238,7 +240,8 @@ pub fn read_id(store: &dyn Store, rule: &Rule, text: &str) -> Result<OrderId, St
     let kind = store.id_kind();
     kind.parse(text.as_bytes()).map_err(|reason| {
         let [column, ..] = store.mapped();
-        let without = text.strip_prefix(&rule.key_prefix).filter(|rest| !rule.key_prefix.is_empty() && kind.parse(rest.as_bytes()).is_ok());
+        let without = rule.key_prefix.get().and_then(|prefix| text.strip_prefix(prefix));
+        let without = without.filter(|rest| kind.parse(rest.as_bytes()).is_ok());
         let hint = without.map_or_else(String::new, |rest| format!("; {text:?} is its key, and {rest} its id"));
         format!("{text:?} can't be an order of {}: it {reason}; {} is {}{hint}", rule.table, column.name, column.type_name)
     })

@@ -5,9 +5,9 @@ use tokio::time::Instant;
 use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment, story::Story};
 use crate::{
     close::{Kept, KeptBy, Pending},
-    config::{Disputed, RULE},
+    config::Disputed,
     order::{OrderId, Row, Trigger, Verdict, rfc3339},
-    outbox::{Event, Pause},
+    outbox::{Event, Pause, PauseStatus},
     store::Inspected,
     trigger::{Difference, TOLERANCE},
 };
@@ -40,7 +40,7 @@ impl<'e> Facts<'e> {
         let verdict = match &rows[..] {
             [] => Some(None),
             // The lock alone can't be had by reading.
-            [one] => Some(one.passes_filter.then(|| Row { locked: true, ..one.row.clone() })),
+            [one] => Some((one.passes_filter && !one.is_claimed_twice).then(|| Row { locked: true, ..one.row.clone() })),
             _ => None,
         };
         let pending = Pending::new(id.clone(), Trigger::Request);
@@ -85,6 +85,9 @@ impl<'e> Facts<'e> {
         };
         if !found.passes_filter {
             return State::Hidden;
+        }
+        if found.is_claimed_twice {
+            return State::ClaimedTwice;
         }
         let gives_up = self.story.dead_letter.is_some() || self.is_kept(Kept::GivenUp);
         match &self.verdict {
@@ -148,6 +151,7 @@ impl<'e> Facts<'e> {
             State::NotFound
             | State::SeveralRows
             | State::Hidden
+            | State::ClaimedTwice
             | State::Closed
             | State::Settled
             | State::NeverDue
@@ -169,6 +173,7 @@ impl<'e> Facts<'e> {
             }
             State::SeveralRows => format!("let the id name one row: {} has to be unique among the orders", rule.id),
             State::Hidden => "change orders.filter, if it is to be closed".into(),
+            State::ClaimedTwice => "see that no row passes the filters of both rules".into(),
             State::NeverDue => {
                 format!("see orders.deadline (column, unit) in the configuration, if {} is meant as a time", rule.deadline.column)
             }
@@ -226,7 +231,7 @@ impl<'e> Facts<'e> {
         Explanation {
             id: self.id.as_str().to_owned(),
             state,
-            rule: RULE,
+            rule: rule.name.to_string(),
             table: rule.table.to_string(),
             filter: rule.filter.clone(),
             passes_filter: found.filter(|_| rule.filter.is_some()).map(|found| found.passes_filter),
@@ -242,7 +247,7 @@ impl<'e> Facts<'e> {
             verdict: self.verdict.as_ref().map(Verdict::name),
             waits: self.kept.as_ref().map(|kept| kept.what.text()),
             last_error: self.kept.as_ref().and_then(|kept| kept.reason.clone()),
-            pause: self.story.pause.clone().map(Into::into),
+            pause: self.story.pause.clone().map(|pause| PauseStatus::of(&rule.name, pause)),
             sentence,
             next,
             to_do,

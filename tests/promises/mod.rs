@@ -49,12 +49,18 @@ mod redis_changes;
 mod redis_trouble;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
+/// A daemon that reads its configuration anew.
+mod reload;
+/// What systemd is told, and the units that it is given.
+mod service;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
 /// Started before its database, table, rights or login are there.
 mod starts;
+/// Several rules in one daemon.
+mod rules;
 /// The Redis Stream of events.
 mod streams;
 /// Tables without an index, and deadlines in local time.
