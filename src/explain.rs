@@ -166,8 +166,6 @@ impl Explanation {
 pub struct Explainer {
     store: Arc<dyn Store>,
     rule: Arc<Rule>,
-    /// What has been overdue for longer is left alone.
-    oldest: Option<Duration>,
     disputed: Disputed,
     /// Whether orders are read ahead of their deadlines.
     looks_ahead: bool,
@@ -186,7 +184,6 @@ impl Explainer {
         let plus = config.orders.deadline.plus.map(Span::get);
         Self {
             rule: Arc::new(Rule::of(config)),
-            oldest: config.sweep.oldest.get(),
             disputed: config.orders.disputed,
             looks_ahead: !config.sweep.ahead.get().is_zero(),
             mapping: Mapping { zone_matters: store.zone_matters(), plus },

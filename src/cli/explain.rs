@@ -54,7 +54,7 @@ fn has_it(explanation: &Explanation) -> bool {
 /// As one rule has it, unless this can't be the id of one of its orders.
 async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, String>, Failure> {
     let store = store::open(config).await?;
-    let bounds = Arc::new(Bounds::default());
+    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());
     let explainer = Explainer::of(config, &store, bounds, redis, REDIS);

@@ -106,9 +106,9 @@ impl<'e> Facts<'e> {
 
     /// What keeps an order from closing that is due.
     fn in_the_way(&self) -> State {
-        let Explainer { oldest, disputed, .. } = self.explainer;
+        let Explainer { bounds, disputed, .. } = self.explainer;
         let overdue = self.remaining().unwrap_or_default().saturating_neg();
-        let is_old = oldest.is_some_and(|oldest| u128::from(overdue.unsigned_abs()) > oldest.as_micros());
+        let is_old = bounds.oldest().is_some_and(|oldest| u128::from(overdue.unsigned_abs()) > oldest.as_micros());
         let is_disputed = *disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
         if self.closure().is_some() {
             State::Undone

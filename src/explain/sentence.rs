@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{KeyState, State, facts::Facts};
 use crate::{
     close::{Kept, UNDONE},
-    config::Disputed,
+    config::{Disputed, Span},
     order::{Printable, Trigger, rfc3339},
     outbox::Event,
     trigger::Difference,
@@ -25,7 +25,7 @@ fn span(micros: i64) -> String {
     if micros < 10 * SECOND.unsigned_abs() {
         return format!("{:.3} s", micros as f64 / 1e6);
     }
-    let whole = humantime::format_duration(Duration::from_secs(micros / SECOND.unsigned_abs())).to_string();
+    let whole = Span::from(Duration::from_secs(micros / SECOND.unsigned_abs())).to_string();
     whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
@@ -84,8 +84,8 @@ impl Facts<'_> {
                 format!("{closed}, and {UNDONE}")
             }
             State::Old => {
-                let oldest = self.explainer.oldest.unwrap_or_default();
-                let oldest = humantime::format_duration(oldest);
+                let oldest = self.explainer.bounds.oldest().unwrap_or_default();
+                let oldest = Span::from(oldest);
                 format!(
                     "{} and has been overdue for {left}, since {due}: longer than sweep.oldest ({oldest}), so daemons leave it alone",
                     unpaid()
