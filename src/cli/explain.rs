@@ -34,9 +34,8 @@ pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: 
     if let Some(reason) = unreadable.filter(|_| all.is_empty()) {
         return Err(Failure::new(Exit::Usage, reason));
     }
-    if all.iter().any(has_it) {
-        all.retain(has_it);
-    }
+    let nearest = all.iter().map(distance).min();
+    all.retain(|explanation| Some(distance(explanation)) == nearest);
     for explanation in &all {
         if as_json {
             print(&json(explanation)?);
@@ -47,8 +46,28 @@ pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: 
     Ok(Exit::Done)
 }
 
-fn has_it(explanation: &Explanation) -> bool {
-    !matches!(explanation.state, State::NotFound | State::Hidden)
+/// How far a rule is from having anything to do with an order.
+fn distance(explanation: &Explanation) -> u8 {
+    match explanation.state {
+        State::NotFound | State::Hidden => 2,
+        // To another rule its status may be one of an unpaid order.
+        State::Settled => 1,
+        State::SeveralRows
+        | State::ClaimedTwice
+        | State::Closed
+        | State::NeverDue
+        | State::NotDue
+        | State::ClockAhead
+        | State::GivenUp
+        | State::Undone
+        | State::Old
+        | State::Halted
+        | State::Paused
+        | State::Disputed
+        | State::Held
+        | State::Refused
+        | State::Due => 0,
+    }
 }
 
 /// As one rule has it, unless this can't be the id of one of its orders.
