@@ -97,12 +97,12 @@ enum Command {
     Migrate,
     /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
     Explain {
-        /// What this rule makes of it; every rule without.
-        #[arg(long, value_name = "NAME")]
-        rule: Option<String>,
         /// The order's id.
         id: String,
-        /// Print one JSON object.
+        /// The rule that looks after it; without, each rule that has it.
+        #[arg(long, value_name = "NAME")]
+        rule: Option<String>,
+        /// Print one JSON object; one on each line, where several rules have it.
         #[arg(long)]
         json: bool,
     },
@@ -257,7 +257,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
         Command::Top(arguments) => runtime(1)?.block_on(top::run(settings, &arguments)),
         Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
-        Command::Explain { id, rule, json } => runtime(2)?.block_on(explain::run(settings, rule.as_deref(), &id, json)),
+        Command::Explain { id, rule, json } => runtime(2)?.block_on(explain::run(settings, &id, rule.as_deref(), json)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(arguments) => runtime(1)?.block_on(dead_letters::run(settings, arguments)),
         Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),

@@ -37,6 +37,8 @@ pub enum State {
     SeveralRows,
     /// The filter hides it.
     Hidden,
+    /// Another rule takes it, too.
+    ClaimedTwice,
     /// Closed, as the audit log has it.
     Closed,
     /// Not unpaid.
@@ -164,8 +166,6 @@ impl Explanation {
 pub struct Explainer {
     store: Arc<dyn Store>,
     rule: Arc<Rule>,
-    /// What has been overdue for longer is left alone.
-    oldest: Option<Duration>,
     disputed: Disputed,
     /// Whether orders are read ahead of their deadlines.
     looks_ahead: bool,
@@ -184,7 +184,6 @@ impl Explainer {
         let plus = config.orders.deadline.plus.map(Span::get);
         Self {
             rule: Arc::new(Rule::of(config)),
-            oldest: config.sweep.oldest.get(),
             disputed: config.orders.disputed,
             looks_ahead: !config.sweep.ahead.get().is_zero(),
             mapping: Mapping { zone_matters: store.zone_matters(), plus },
@@ -238,7 +237,8 @@ pub fn read_id(store: &dyn Store, rule: &Rule, text: &str) -> Result<OrderId, St
     let kind = store.id_kind();
     kind.parse(text.as_bytes()).map_err(|reason| {
         let [column, ..] = store.mapped();
-        let without = rule.key_prefix.get().and_then(|prefix| text.strip_prefix(prefix)).filter(|rest| kind.parse(rest.as_bytes()).is_ok());
+        let without = rule.key_prefix.get().and_then(|prefix| text.strip_prefix(prefix));
+        let without = without.filter(|rest| kind.parse(rest.as_bytes()).is_ok());
         let hint = without.map_or_else(String::new, |rest| format!("; {text:?} is its key, and {rest} its id"));
         format!("{text:?} can't be an order of {}: it {reason}; {} is {}{hint}", rule.table, column.name, column.type_name)
     })

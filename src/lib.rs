@@ -26,8 +26,8 @@
 //! | [`outbox`] | events and dead letters; telling others: webhooks, a Redis Stream |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
-//! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
 //! | [`explain`] | what is known of one order, and a sentence that says it all |
+//! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |

@@ -11,7 +11,7 @@ use crate::{
     },
     close::Bounds,
     config::Config,
-    explain::{Explainer, Explanation, KeyState},
+    explain::{Explainer, Explanation, KeyState, State},
     order::Printable,
     outbox::Letter,
     redis::Commands,
@@ -22,41 +22,67 @@ use crate::{
 /// How long Redis may take, the connection included.
 const REDIS: Duration = Duration::from_secs(3);
 
-pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, as_json: bool) -> CommandResult {
-    let (mut explained, mut unread) = (Vec::new(), None);
+/// As each rule has it that has the order; as all of them, where none has.
+pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: bool) -> CommandResult {
+    let (mut all, mut unreadable) = (Vec::new(), None);
     for config in some_rules(config, rule)? {
-        match explain(&config, id).await {
-            Ok(explanation) => explained.push(explanation),
-            // It may be one of another table.
-            Err(failure) if failure.exit == Exit::Usage => unread = Some(failure),
-            Err(failure) => return Err(failure),
+        match explained(&config, id).await? {
+            Ok(explanation) => all.push(explanation),
+            Err(reason) => unreadable = Some(reason),
         }
     }
-    // Where a rule takes it, that is what there is to say; the others only pass it over.
-    let is_its_own = |explanation: &Explanation| explanation.rows > 0 && explanation.passes_filter != Some(false) && explanation.unpaid;
-    if rule.is_none() && explained.iter().any(is_its_own) {
-        explained.retain(is_its_own);
+    if let Some(reason) = unreadable.filter(|_| all.is_empty()) {
+        return Err(Failure::new(Exit::Usage, reason));
     }
-    for explanation in &explained {
+    let nearest = all.iter().map(distance).min();
+    all.retain(|explanation| Some(distance(explanation)) == nearest);
+    for explanation in &all {
         if as_json {
             print(&json(explanation)?);
         } else {
             show(explanation);
         }
     }
-    unread.filter(|_| explained.is_empty()).map_or(Ok(Exit::Done), Err)
+    Ok(Exit::Done)
 }
 
-async fn explain(config: &Config, id: &str) -> Result<Explanation, Failure> {
+/// How far a rule is from having anything to do with an order.
+fn distance(explanation: &Explanation) -> u8 {
+    match explanation.state {
+        State::NotFound | State::Hidden => 2,
+        // To another rule its status may be one of an unpaid order.
+        State::Settled => 1,
+        State::SeveralRows
+        | State::ClaimedTwice
+        | State::Closed
+        | State::NeverDue
+        | State::NotDue
+        | State::ClockAhead
+        | State::GivenUp
+        | State::Undone
+        | State::Old
+        | State::Halted
+        | State::Paused
+        | State::Disputed
+        | State::Held
+        | State::Refused
+        | State::Due => 0,
+    }
+}
+
+/// As one rule has it, unless this can't be the id of one of its orders.
+async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, String>, Failure> {
     let store = store::open(config).await?;
-    let bounds = Arc::new(Bounds::default());
+    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());
     let explainer = Explainer::of(config, &store, bounds, redis, REDIS);
-    let id = explainer.read(id).map_err(|reason| Failure::new(Exit::Usage, reason))?;
-    let explanation = explainer.explain(&id).await?;
+    let explained = match explainer.read(id) {
+        Ok(id) => Ok(explainer.explain(&id).await?),
+        Err(reason) => Err(reason),
+    };
     store.close().await;
-    Ok(explanation)
+    Ok(explained)
 }
 
 /// The sentence, and below it what it is made of.
@@ -68,12 +94,14 @@ fn show(explanation: &Explanation) {
         row("row", &row_text(explanation));
     }
     row("rule", &rule_text(explanation));
-    match (key.state, &key.expires) {
-        (KeyState::Unused, _) => {}
-        (KeyState::Expires, Some(at)) => row("key", &format!("{}, expires at {at}", Printable(&key.name))),
-        (KeyState::NoTtl, _) => row("key", &format!("{}, does not expire", Printable(&key.name))),
-        (KeyState::None, _) => row("key", &format!("{}: there is none", Printable(&key.name))),
-        (KeyState::Expires | KeyState::Unknown, _) => row("key", &format!("{}: not known", Printable(&key.name))),
+    if let Some(name) = key.name.as_deref().map(Printable) {
+        let known = match (key.state, &key.expires) {
+            (KeyState::Expires, Some(at)) => format!("{name}, expires at {at}"),
+            (KeyState::NoTtl, _) => format!("{name}, does not expire"),
+            (KeyState::None, _) => format!("{name}: there is none"),
+            (KeyState::Expires | KeyState::Unknown, _) => format!("{name}: not known"),
+        };
+        row("key", &known);
     }
     if let Some(verdict) = explanation.verdict {
         row("verdict", if verdict == "close" { "close, if nobody holds its row" } else { verdict });

@@ -60,7 +60,9 @@ impl Bounds {
         *self.oldest.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
     }
 
-    fn oldest(&self) -> Option<Duration> {
+    /// What has been overdue for longer is left alone.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Duration> {
         *self.oldest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

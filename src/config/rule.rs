@@ -187,6 +187,13 @@ impl Rule {
         self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
     }
 
+    /// `yes` for a row that this rule takes, `no` for one that its filter hides, `both` for one that a rival takes, too.
+    #[must_use]
+    pub fn takes(&self, names: &Names) -> String {
+        let (filter, alone) = (self.filter_alone(), self.by_no_rival(names));
+        format!("CASE WHEN 1 = 1{filter} THEN CASE WHEN 1 = 1{alone} THEN 'yes' ELSE 'both' END ELSE 'no' END")
+    }
+
     fn by_no_rival(&self, names: &Names) -> String {
         self.rivals.iter().map(|rival| format!(" AND CASE WHEN {} THEN 1 ELSE 0 END = 0", rival.takes(names))).collect()
     }

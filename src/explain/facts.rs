@@ -40,7 +40,7 @@ impl<'e> Facts<'e> {
         let verdict = match &rows[..] {
             [] => Some(None),
             // The lock alone can't be had by reading.
-            [one] => Some(one.passes_filter.then(|| Row { locked: true, ..one.row.clone() })),
+            [one] => Some((one.passes_filter && !one.is_claimed_twice).then(|| Row { locked: true, ..one.row.clone() })),
             _ => None,
         };
         let pending = Pending::new(id.clone(), Trigger::Request);
@@ -86,6 +86,9 @@ impl<'e> Facts<'e> {
         if !found.passes_filter {
             return State::Hidden;
         }
+        if found.is_claimed_twice {
+            return State::ClaimedTwice;
+        }
         let gives_up = self.story.dead_letter.is_some() || self.is_kept(Kept::GivenUp);
         match &self.verdict {
             Some(Verdict::Settled { status }) => {
@@ -103,9 +106,9 @@ impl<'e> Facts<'e> {
 
     /// What keeps an order from closing that is due.
     fn in_the_way(&self) -> State {
-        let Explainer { oldest, disputed, .. } = self.explainer;
+        let Explainer { bounds, disputed, .. } = self.explainer;
         let overdue = self.remaining().unwrap_or_default().saturating_neg();
-        let is_old = oldest.is_some_and(|oldest| u128::from(overdue.unsigned_abs()) > oldest.as_micros());
+        let is_old = bounds.oldest().is_some_and(|oldest| u128::from(overdue.unsigned_abs()) > oldest.as_micros());
         let is_disputed = *disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
         if self.closure().is_some() {
             State::Undone
@@ -148,6 +151,7 @@ impl<'e> Facts<'e> {
             State::NotFound
             | State::SeveralRows
             | State::Hidden
+            | State::ClaimedTwice
             | State::Closed
             | State::Settled
             | State::NeverDue
@@ -169,6 +173,7 @@ impl<'e> Facts<'e> {
             }
             State::SeveralRows => format!("let the id name one row: {} has to be unique among the orders", rule.id),
             State::Hidden => "change orders.filter, if it is to be closed".into(),
+            State::ClaimedTwice => "see that no row passes the filters of both rules".into(),
             State::NeverDue => {
                 format!("see orders.deadline (column, unit) in the configuration, if {} is meant as a time", rule.deadline.column)
             }

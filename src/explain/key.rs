@@ -20,15 +20,13 @@ pub enum KeyState {
     NoTtl,
     /// Redis does not say.
     Unknown,
-    /// Orders of this rule have no keys.
-    Unused,
 }
 
 /// An order's key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Key {
-    /// Its name; empty where orders have no keys.
-    pub name: String,
+    /// Its name, if orders have keys.
+    pub name: Option<String>,
     /// Whether it is there.
     pub state: KeyState,
     /// When it expires.
@@ -42,7 +40,7 @@ impl Explainer {
     /// Asks Redis for the key of an order.
     pub(super) async fn key(&self, id: &OrderId) -> (Key, Option<Unknown>) {
         let Some(name) = self.rule.key_prefix.key(id.as_str()) else {
-            return (Key { name: String::new(), state: KeyState::Unused, expires: None, at: None }, None);
+            return (Key { name: None, state: KeyState::None, expires: None, at: None }, None);
         };
         let asked = match &self.redis {
             Ok((commands, limit)) => commands.expiries(std::slice::from_ref(&name), *limit).await.map_err(|error| error.to_string()),
@@ -54,6 +52,6 @@ impl Explainer {
             Ok(Some(Expiry::NoKey) | None) => (KeyState::None, None, None),
             Err(why) => (KeyState::Unknown, None, Some(Unknown { what: "its key, and when that expires", why })),
         };
-        (Key { name, state, expires: at.map(rfc3339), at }, unknown)
+        (Key { name: Some(name), state, expires: at.map(rfc3339), at }, unknown)
     }
 }

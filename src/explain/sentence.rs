@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{KeyState, State, facts::Facts};
 use crate::{
     close::{Kept, UNDONE},
-    config::Disputed,
+    config::{Disputed, Span},
     order::{Printable, Trigger, rfc3339},
     outbox::Event,
     trigger::Difference,
@@ -25,7 +25,7 @@ fn span(micros: i64) -> String {
     if micros < 10 * SECOND.unsigned_abs() {
         return format!("{:.3} s", micros as f64 / 1e6);
     }
-    let whole = humantime::format_duration(Duration::from_secs(micros / SECOND.unsigned_abs())).to_string();
+    let whole = Span::from(Duration::from_secs(micros / SECOND.unsigned_abs())).to_string();
     whole.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }
 
@@ -52,6 +52,10 @@ impl Facts<'_> {
             State::Hidden => {
                 let filter = rule.filter.as_deref().unwrap_or_default().trim();
                 format!("is none for this rule, and nobody closes it: orders.filter ({}) hides its row", Printable(filter))
+            }
+            State::ClaimedTwice => {
+                let rivals = rule.rivals.iter().map(|rival| rival.name.to_string()).collect::<Vec<_>>().join(" or ");
+                format!("is claimed by two rules ({} and {rivals}), and neither closes it", rule.name)
             }
             State::Closed => {
                 let closed = self.closure().or(self.story.events.last()).map(closed_by).unwrap_or_default();
@@ -80,8 +84,8 @@ impl Facts<'_> {
                 format!("{closed}, and {UNDONE}")
             }
             State::Old => {
-                let oldest = self.explainer.oldest.unwrap_or_default();
-                let oldest = humantime::format_duration(oldest);
+                let oldest = self.explainer.bounds.oldest().unwrap_or_default();
+                let oldest = Span::from(oldest);
                 format!(
                     "{} and has been overdue for {left}, since {due}: longer than sweep.oldest ({oldest}), so daemons leave it alone",
                     unpaid()
@@ -111,6 +115,10 @@ impl Facts<'_> {
         status.map_or_else(|| "NULL".into(), |status| Printable(status).to_string())
     }
 
+    fn key_name(&self) -> Printable<'_> {
+        Printable(self.key.name.as_deref().unwrap_or_default())
+    }
+
     fn due(&self) -> String {
         self.row().and_then(|found| found.row.deadline).map(moment).unwrap_or_default()
     }
@@ -121,8 +129,8 @@ impl Facts<'_> {
             return format!(", though it {}", closed_by(event));
         }
         match self.key.at {
-            Some(at) => format!(", though there is its key {}, which expires at {}", Printable(&self.key.name), moment(at)),
-            None if self.key.state == KeyState::NoTtl => format!(", though there is its key {}", Printable(&self.key.name)),
+            Some(at) => format!(", though there is its key {}, which expires at {}", self.key_name(), moment(at)),
+            None if self.key.state == KeyState::NoTtl => format!(", though there is its key {}", self.key_name()),
             None => String::new(),
         }
     }
@@ -148,7 +156,7 @@ impl Facts<'_> {
 
     /// What closes an order at its deadline.
     fn what_then(&self) -> String {
-        let key = Printable(&self.key.name);
+        let key = self.key_name();
         match (self.difference(), self.key.at) {
             (Some(later), Some(at)) if later > 0 && self.explainer.disputed == Disputed::Wait => {
                 format!("; its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))
@@ -158,7 +166,9 @@ impl Facts<'_> {
             }
             (_, Some(_)) => format!("; its key {key} expires then, and the notification closes it"),
             (_, None) if !self.explainer.looks_ahead => "; the first sweep after that closes it".into(),
-            (_, None) if self.key.state == KeyState::None => format!("; there is no key {key}, and the pacer closes it then"),
+            (_, None) if self.key.state == KeyState::None && self.key.name.is_some() => {
+                format!("; there is no key {key}, and the pacer closes it then")
+            }
             (_, None) => "; the pacer closes it then".into(),
         }
     }
@@ -188,7 +198,7 @@ impl Facts<'_> {
     }
 
     fn disputed(&self) -> String {
-        let key = Printable(&self.key.name);
+        let key = self.key_name();
         match (self.difference(), self.key.at) {
             (Some(later), Some(at)) if later > 0 => {
                 format!("its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))

@@ -51,8 +51,8 @@ pub(super) struct Statements<L> {
     pub(super) recent: Option<ById<L>>,
     /// In: ids. Out: their rows as last committed, also what the filter hides. Locks nothing.
     pub(super) look: L,
-    /// In: ids. Out: their rows as last committed, each with its deadline's text, and `yes` where it passes the filter. Locks
-    /// nothing. Not filtered.
+    /// In: ids. Out: their rows as last committed, each with its deadline's text, and whether the rule takes it
+    /// ([`Rule::takes`]). Locks nothing. Not filtered.
     pub(super) inspect: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
@@ -98,9 +98,8 @@ impl<L> Statements<L> {
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
         let Fragments { hint, listed, .. } = fragments;
         let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
-        let passes =
-            rule.filter.as_ref().map_or_else(|| "'yes'".into(), |filter| format!("CASE WHEN (\n{filter}\n) THEN 'yes' ELSE 'no' END"));
-        let inspect = format!("SELECT {row}, {}, {passes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
+        let takes = rule.takes(&fragments.names);
+        let inspect = format!("SELECT {row}, {}, {takes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
         let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
         let page = |unpaid: &str, after: &str, within: &str| {
             Writer::new(D::PARAMETERS)

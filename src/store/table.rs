@@ -315,7 +315,8 @@ impl<D: Dialect> Store for Table<D> {
         let inspected = |row| {
             let mut columns = Columns::<D::Driver>::of(row);
             let row = order_row(&mut columns, false)?;
-            Ok(Inspected { row, stored: columns.optional_text()?, passes_filter: columns.text()? == "yes" })
+            let (stored, taken) = (columns.optional_text()?, columns.text()?);
+            Ok(Inspected { row, stored, passes_filter: taken != "no", is_claimed_twice: taken == "both" })
         };
         found.iter().map(inspected).collect::<Result<_, _>>().map_err(sorted::<D>)
     }

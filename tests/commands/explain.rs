@@ -73,7 +73,7 @@ async fn each_is_explained(kind: Kind) {
     assert_eq!(said["to_do"].as_str().unwrap().contains("database.time_zone"), zone_matters, "{said:#}");
     let row_decides = settings.clone().set("orders.disputed", "close");
     is_said(&row_decides, "6", ("due", "nothing known stands in its way", Some("sweep"))).await;
-    is_said(&settings, "7", ("old", "has been overdue for 1month", None)).await;
+    is_said(&settings, "7", ("old", "has been overdue for 40d", None)).await;
     let said = is_said(&settings, "8", ("given_up", "was given up after 8 tries", None)).await;
     assert_eq!((said["dead_letter"]["error"].as_str(), said["dead_letter"]["attempts"].as_u64()), (Some("cursed"), Some(8)));
     assert!(said["to_do"].as_str().unwrap().contains("order-closer dead-letters retry 8"), "{said:#}");
@@ -86,7 +86,7 @@ async fn each_is_explained(kind: Kind) {
     let said = is_said(&settings, "13", ("hidden", "orders.filter (order_no <> 13) hides its row", None)).await;
     assert_eq!((said["verdict"].as_str(), said["passes_filter"].as_bool()), (Some("not_found"), Some(false)));
     is_said(&settings, "14", ("not_due", "its key order_14 expires 8h later", Some("expired"))).await;
-    let said = is_said(&settings, "15", ("not_due", "and due in 2years", Some("pacer"))).await;
+    let said = is_said(&settings, "15", ("not_due", "and due in 899d", Some("pacer"))).await;
     assert!(said["notes"][0].as_str().unwrap().contains("wrong unit"), "{said:#}");
     is_said(&settings, "16", ("not_due", "before that, which closes nothing yet", Some("pacer"))).await;
     is_said(&settings, "98", ("not_found", "there is its key order_98", None)).await;

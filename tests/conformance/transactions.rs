@@ -78,7 +78,7 @@ pub async fn a_filter_hides_rows(database: Database) {
     assert_eq!(store.count_overdue().await, Ok(2));
     for (id, passes) in [("1", true), ("2", false), ("3", true)] {
         let inspected = store.inspect(&ids(&*store, &[id])[0]).await.expect("a row can be read");
-        let [Inspected { row, stored: Some(_), passes_filter }] = &inspected[..] else { panic!("{inspected:?}") };
+        let [Inspected { row, stored: Some(_), passes_filter, is_claimed_twice: false }] = &inspected[..] else { panic!("{inspected:?}") };
         assert_eq!((row.id.as_str(), row.status.as_deref(), *passes_filter), (id, Some("0"), passes));
     }
     assert_eq!(store.inspect(&ids(&*store, &["5"])[0]).await, Ok(Vec::new()));

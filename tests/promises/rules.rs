@@ -150,6 +150,12 @@ async fn what_two_rules_claim_neither_closes(kind: Kind) {
     let said = daemon.said(sentence);
     assert_eq!((&said[0]["order"], &said[0]["also"], &said[0]["span"]["rule"]), (&"2".into(), &"transfer".into(), &"online".into()));
     assert_eq!(shop.status(2).await, UNPAID);
+    let explained = async |id: &str| -> Vec<Value> {
+        let said = order_closer(&overlapping, &["explain", id, "--json"]).await.expect_code(0).stdout;
+        said.lines().map(|line| serde_json::from_str(line).expect("JSON on each line")).collect()
+    };
+    let both = explained("2").await;
+    assert!(both.len() == 2 && both.iter().all(|said| said["state"] == "claimed_twice"), "{both:#?}");
     // Whoever starts it like that is told at once.
     let again = Daemon::start(&overlapping);
     assert_eq!(again.wait().await.code(), Some(78));
