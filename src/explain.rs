@@ -18,7 +18,7 @@ pub use key::{Key, KeyState};
 
 use crate::{
     close::{Bounds, Inbox},
-    config::{Config, Disputed, RULE, Rule},
+    config::{Config, Disputed, Rule, Span},
     order::OrderId,
     outbox::{Event, Letter, PauseStatus, Recorded},
     redis::Commands,
@@ -37,6 +37,8 @@ pub enum State {
     SeveralRows,
     /// The filter hides it.
     Hidden,
+    /// Another rule takes it, too.
+    ClaimedTwice,
     /// Closed, as the audit log has it.
     Closed,
     /// Not unpaid.
@@ -53,7 +55,7 @@ pub enum State {
     Undone,
     /// Overdue for longer than `sweep.oldest`.
     Old,
-    /// Due, while all closing is stopped: deadlines may not mean what they did.
+    /// Unpaid, while all closing is stopped: deadlines may not mean what they did.
     Halted,
     /// Due, while closing is paused.
     Paused,
@@ -95,7 +97,7 @@ pub struct Explanation {
     /// How the matter stands.
     pub state: State,
     /// The rule that looks after it.
-    pub rule: &'static str,
+    pub rule: String,
     /// The rule's table.
     pub table: String,
     /// The rule's filter.
@@ -181,7 +183,7 @@ impl Explainer {
     /// Who explains orders in this store; Redis is asked within `limit`.
     #[must_use]
     pub fn of(config: &Config, store: &Arc<dyn Store>, bounds: Arc<Bounds>, redis: Result<Commands, String>, limit: Duration) -> Self {
-        let plus = config.orders.deadline.plus.map(crate::config::Span::get);
+        let plus = config.orders.deadline.plus.map(Span::get);
         Self {
             rule: Arc::new(Rule::of(config)),
             oldest: config.sweep.oldest.get(),
@@ -211,7 +213,14 @@ impl Explainer {
         let (rows, mut story) = (rows?, self.story(id).await);
         story.unknown.extend(key_unknown);
         let kept = self.inbox.as_ref().and_then(|inbox| inbox.kept_by(id));
-        Ok(Facts::new(self, id, rows, key, story, kept, asked).explanation())
+        let halted = match &self.inbox {
+            Some(_) => self.store.halted().borrow().clone(),
+            None => self.store.zone_differs().await.unwrap_or_else(|error| {
+                story.miss("whether the server's time zone has changed", error.to_string());
+                None
+            }),
+        };
+        Ok(Facts::new(self, id, rows, (key, story), (kept, halted), asked).explanation())
     }
 
     /// Reads an id as somebody has written it.
@@ -231,13 +240,9 @@ pub fn read_id(store: &dyn Store, rule: &Rule, text: &str) -> Result<OrderId, St
     let kind = store.id_kind();
     kind.parse(text.as_bytes()).map_err(|reason| {
         let [column, ..] = store.mapped();
-        let without = text.strip_prefix(&rule.key_prefix).filter(|rest| !rule.key_prefix.is_empty() && kind.parse(rest.as_bytes()).is_ok());
+        let without = rule.key_prefix.get().and_then(|prefix| text.strip_prefix(prefix));
+        let without = without.filter(|rest| kind.parse(rest.as_bytes()).is_ok());
         let hint = without.map_or_else(String::new, |rest| format!("; {text:?} is its key, and {rest} its id"));
         format!("{text:?} can't be an order of {}: it {reason}; {} is {}{hint}", rule.table, column.name, column.type_name)
     })
-}
-
-/// The rule of all of them.
-const fn rule() -> &'static str {
-    RULE
 }

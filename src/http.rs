@@ -34,6 +34,7 @@ pub use server::serve;
 
 use crate::{
     close::{Inbox, Requests},
+    config::{Live, Sweep},
     explain::Explainer,
     ops::{Measured, Readiness},
     store::{Outbox, Store},
@@ -53,7 +54,7 @@ pub struct Desk {
     /// How many may read the database at the same time: look-ahead and sweep read over the same connections.
     pub readers: Arc<Semaphore>,
     /// What has been overdue for longer is left alone.
-    pub oldest: Option<Duration>,
+    pub sweep: Live<Sweep>,
     /// What works.
     pub readiness: Arc<Readiness>,
     /// What has been measured.

@@ -18,6 +18,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`metric`] | what is measured: names, labels, meanings |
+//! | [`watchdog`] | whether every loop turns |
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
 //! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite, and the door to our own tables beside it |
@@ -26,7 +27,7 @@
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`explain`] | what is known of one order, and a sentence that says it all |
-//! | [`ops`] | signals, the lines that sum the daemon up, metrics, readiness |
+//! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
@@ -46,3 +47,4 @@ pub mod outbox;
 pub mod redis;
 pub mod store;
 pub mod trigger;
+pub mod watchdog;

@@ -1,6 +1,13 @@
 //! The part of the daemon that answers over HTTP, where that is wanted: what is measured, what works, who may ask.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::{
     runtime::Handle,
@@ -13,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Bounds, Gate, Inbox, Outage, Requests, Stats},
-    config::{Config, RULE},
+    config::{Config, Live, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Figures},
     ops::{Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
@@ -31,6 +38,10 @@ pub(super) struct Serving {
     address: SocketAddr,
     access: Access,
     measured: Measured,
+    /// Taken by whoever answers.
+    free: AtomicBool,
+    /// The rules of whose orders there are figures.
+    sources: Sources,
 }
 
 /// What there is to tell of.
@@ -46,6 +57,7 @@ pub(super) struct Parts {
     pub(super) subscribed: watch::Receiver<bool>,
     pub(super) requests: Requests,
     pub(super) stats: Arc<Stats>,
+    pub(super) sweep: Live<Sweep>,
 }
 
 impl Serving {
@@ -57,18 +69,23 @@ impl Serving {
         let Some(address) = config.http.listen.get() else { return Ok(None) };
         let access = Access::new(&config.http).map_err(RunError::Configuration)?;
         let measured = Measured::begin().map_err(RunError::System)?;
-        Ok(Some(Self { address, access, measured }))
+        Ok(Some(Self { address, access, measured, free: AtomicBool::new(true), sources: Sources::default() }))
     }
 
-    /// Begins to serve.
-    pub(super) fn start(self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats } = parts;
-        let oldest = config.sweep.oldest.get();
+    /// Who may ask.
+    pub(super) fn access(&self) -> Access {
+        self.access.clone()
+    }
+
+    /// Tells of one more rule.
+    pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
             outage: Arc::clone(&outage),
+            passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
             stop: stop.clone(),
@@ -77,41 +94,45 @@ impl Serving {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             gate: Arc::clone(&gate),
-            oldest,
+            sweep: sweep.clone(),
             last: Arc::default(),
             stop: stop.clone(),
         };
+        self.sources.add(Source {
+            rule: store.rule().as_str().to_owned(),
+            table: config.orders.table.to_string(),
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
+            stats,
+            overdue: Arc::clone(&overdues.last),
+            peers: Arc::clone(&peers),
+            told: Told::default(),
+        });
+        running.spawn(gauges.run());
+        running.spawn(overdues.run());
+        if !self.free.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let explainer = Explainer::of(config, &store, bounds, Ok(commands.clone()), KEY_LIMIT).remembering(Arc::clone(&inbox));
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             outage,
-            gate: Arc::clone(&gate),
+            gate,
             passes,
-            looks_ahead: !config.sweep.ahead.get().is_zero(),
+            sweep: sweep.clone(),
             commands,
             peers,
             subscribed,
             reached: Mutex::default(),
         };
         let readiness = Arc::new(readiness);
-        let sources = Sources::default();
-        sources.add(Source {
-            rule: RULE.into(),
-            table: config.orders.table.to_string(),
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
-            gate,
-            stats,
-            overdue: Arc::clone(&overdues.last),
-            peers: Arc::clone(&readiness.peers),
-            told: Told::default(),
-        });
         let sampler = Sampler {
             watchers: Watchers::default(),
             readiness: Arc::clone(&readiness),
             servers: [config.database.url.to_string(), config.redis.url.to_string()],
-            sources,
+            sources: self.sources.clone(),
             targets: config.events.targets().map(str::to_owned).collect(),
             began: Instant::now(),
             stop: stop.clone(),
@@ -119,9 +140,9 @@ impl Serving {
         let desk = Desk {
             runtime: Handle::current(),
             readers: Arc::new(Semaphore::new(http::READERS)),
-            oldest,
+            sweep,
             readiness,
-            measured: self.measured,
+            measured: self.measured.clone(),
             requests: Arc::new(requests),
             store,
             inbox,
@@ -129,9 +150,7 @@ impl Serving {
             targets: config.events.target_names().into(),
             figures: Figures::new(sampler.watchers.clone(), self.access.name(), stop.clone()),
         };
-        running.spawn(gauges.run());
-        running.spawn(overdues.run());
         running.spawn(sampler.run());
-        running.spawn(http::serve(self.address, desk, self.access, stop.clone()));
+        running.spawn(http::serve(self.address, desk, self.access.clone(), stop.clone()));
     }
 }

@@ -7,11 +7,11 @@ use crate::{
         CommandResult, Exit, Failure,
         dead_letters::text,
         events::{json, line},
-        print,
+        print, some_rules,
     },
     close::Bounds,
     config::Config,
-    explain::{Explainer, Explanation, KeyState},
+    explain::{Explainer, Explanation, KeyState, State},
     order::Printable,
     outbox::Letter,
     redis::Commands,
@@ -22,21 +22,48 @@ use crate::{
 /// How long Redis may take, the connection included.
 const REDIS: Duration = Duration::from_secs(3);
 
-pub(super) async fn run(config: &Config, id: &str, as_json: bool) -> CommandResult {
+/// As each rule has it that has the order; as all of them, where none has.
+pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: bool) -> CommandResult {
+    let (mut all, mut unreadable) = (Vec::new(), None);
+    for config in some_rules(config, rule)? {
+        match explained(&config, id).await? {
+            Ok(explanation) => all.push(explanation),
+            Err(reason) => unreadable = Some(reason),
+        }
+    }
+    if let Some(reason) = unreadable.filter(|_| all.is_empty()) {
+        return Err(Failure::new(Exit::Usage, reason));
+    }
+    if all.iter().any(has_it) {
+        all.retain(has_it);
+    }
+    for explanation in &all {
+        if as_json {
+            print(&json(explanation)?);
+        } else {
+            show(explanation);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn has_it(explanation: &Explanation) -> bool {
+    !matches!(explanation.state, State::NotFound | State::Hidden)
+}
+
+/// As one rule has it, unless this can't be the id of one of its orders.
+async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, String>, Failure> {
     let store = store::open(config).await?;
     let bounds = Arc::new(Bounds::default());
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());
     let explainer = Explainer::of(config, &store, bounds, redis, REDIS);
-    let id = explainer.read(id).map_err(|reason| Failure::new(Exit::Usage, reason))?;
-    let explanation = explainer.explain(&id).await?;
+    let explained = match explainer.read(id) {
+        Ok(id) => Ok(explainer.explain(&id).await?),
+        Err(reason) => Err(reason),
+    };
     store.close().await;
-    if as_json {
-        print(&json(&explanation)?);
-    } else {
-        show(&explanation);
-    }
-    Ok(Exit::Done)
+    Ok(explained)
 }
 
 /// The sentence, and below it what it is made of.
@@ -48,14 +75,17 @@ fn show(explanation: &Explanation) {
         row("row", &row_text(explanation));
     }
     row("rule", &rule_text(explanation));
-    match (key.state, &key.expires) {
-        (KeyState::Expires, Some(at)) => row("key", &format!("{}, expires at {at}", Printable(&key.name))),
-        (KeyState::NoTtl, _) => row("key", &format!("{}, does not expire", Printable(&key.name))),
-        (KeyState::None, _) => row("key", &format!("{}: there is none", Printable(&key.name))),
-        (KeyState::Expires | KeyState::Unknown, _) => row("key", &format!("{}: not known", Printable(&key.name))),
+    if let Some(name) = key.name.as_deref().map(Printable) {
+        let known = match (key.state, &key.expires) {
+            (KeyState::Expires, Some(at)) => format!("{name}, expires at {at}"),
+            (KeyState::NoTtl, _) => format!("{name}, does not expire"),
+            (KeyState::None, _) => format!("{name}: there is none"),
+            (KeyState::Expires | KeyState::Unknown, _) => format!("{name}: not known"),
+        };
+        row("key", &known);
     }
     if let Some(verdict) = explanation.verdict {
-        row("verdict", &format!("{verdict}, if nobody holds its row"));
+        row("verdict", if verdict == "close" { "close, if nobody holds its row" } else { verdict });
     }
     if let Some(pause) = pause.as_ref().filter(|pause| pause.paused) {
         let (who, reason) = (pause.who.as_deref().unwrap_or_default(), pause.reason.as_deref().unwrap_or_default());

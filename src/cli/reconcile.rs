@@ -25,6 +25,7 @@ use crate::{
     order::{OrderId, Printable, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
     trigger::{Pages, PauseWatch, Witness, accept_clock, compare_clocks, left_alone, since},
+    watchdog::Watchdog,
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -93,7 +94,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     let (began, mut report) = (Instant::now(), None);
     let ended = pass(config, &arguments, &mut report).await;
     match &arguments.textfile {
-        Some(file) => textfile::tell(file, report.as_ref(), began.elapsed(), ended),
+        Some(file) => textfile::tell(file, &config.which.name, report.as_ref(), began.elapsed(), ended),
         None => ended,
     }
 }
@@ -237,7 +238,8 @@ impl Pass {
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };
-        let workers = worker.spawn(config.close.workers);
+        let mut workers = JoinSet::new();
+        worker.spawn(config.close.workers, &Watchdog::default(), &mut workers);
         Self {
             store: Arc::clone(store),
             worker,

@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let access = Access::new(&config.http).map_err(|reason| Failure::new(Exit::Configuration, reason))?;
-    let daemon = Daemon::of(config)?.with(access.token());
+    let daemon = Daemon::of(config)?.with(access.token().as_deref());
     if arguments.json || arguments.once || !std::io::stdout().is_terminal() {
         // What is printed is escaped, colours too.
         console::set_colors_enabled(false);

@@ -25,7 +25,7 @@ mod questions;
 pub use questions::{Kept, KeptBy};
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -143,7 +143,7 @@ pub enum Consequence {
 pub struct Inbox {
     state: Mutex<State>,
     capacity: usize,
-    retry: Retry,
+    retry: RwLock<Retry>,
     arrived: Arc<Notify>,
     /// Shared with the crowd of hints in hand.
     crowd: Arc<()>,
@@ -162,7 +162,7 @@ impl Inbox {
         Self {
             state: Mutex::default(),
             capacity,
-            retry,
+            retry: RwLock::new(retry),
             arrived: Arc::default(),
             crowd: Arc::default(),
             alone: Notify::new(),
@@ -171,6 +171,11 @@ impl Inbox {
             idle: Notify::new(),
             sweep_wanted: Notify::new(),
         }
+    }
+
+    /// Orders that their database rejects from now on are tried again so; what rests already rests as long as it was told.
+    pub fn set_retry(&self, retry: Retry) {
+        *self.retry.write().unwrap_or_else(PoisonError::into_inner) = retry;
     }
 
     /// Offers an id of which nobody has read the row yet. What there is no space for is dropped.
@@ -292,9 +297,10 @@ impl Inbox {
     pub fn settle(&self, looked: Vec<Looked>) -> Vec<Consequence> {
         let now = Instant::now();
         let mut consequences = Vec::new();
+        let retry = self.retry.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut state = self.lock();
         for one in looked {
-            state.settle(one, &self.retry, now, &mut consequences);
+            state.settle(one, &retry, now, &mut consequences);
         }
         state.expire(now);
         self.tell_idle(&state);

@@ -2,12 +2,12 @@
 
 use tokio::time::Instant;
 
-use super::{Explainer, Explanation, Key, KeyState, Next, State, rule, sentence::moment, story::Story};
+use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment, story::Story};
 use crate::{
     close::{Kept, KeptBy, Pending},
     config::Disputed,
     order::{OrderId, Row, Trigger, Verdict, rfc3339},
-    outbox::{Event, Pause},
+    outbox::{Event, Pause, PauseStatus},
     store::Inspected,
     trigger::{Difference, TOLERANCE},
 };
@@ -33,16 +33,14 @@ impl<'e> Facts<'e> {
         explainer: &'e Explainer,
         id: &'e OrderId,
         rows: Vec<Inspected>,
-        key: Key,
-        story: Story,
-        kept: Option<KeptBy>,
+        (key, story): (Key, Story),
+        (kept, halted): (Option<KeptBy>, Option<String>),
         asked: Instant,
     ) -> Self {
-        let halted = explainer.store.halted().borrow().clone();
         let verdict = match &rows[..] {
             [] => Some(None),
             // The lock alone can't be had by reading.
-            [one] => Some(one.passes_filter.then(|| Row { locked: true, ..one.row.clone() })),
+            [one] => Some((one.passes_filter && !one.is_claimed_twice).then(|| Row { locked: true, ..one.row.clone() })),
             _ => None,
         };
         let pending = Pending::new(id.clone(), Trigger::Request);
@@ -88,6 +86,9 @@ impl<'e> Facts<'e> {
         if !found.passes_filter {
             return State::Hidden;
         }
+        if found.is_claimed_twice {
+            return State::ClaimedTwice;
+        }
         let gives_up = self.story.dead_letter.is_some() || self.is_kept(Kept::GivenUp);
         match &self.verdict {
             Some(Verdict::Settled { status }) => {
@@ -97,6 +98,7 @@ impl<'e> Facts<'e> {
             Some(Verdict::NotDue { remaining: None }) | None => State::NeverDue,
             Some(Verdict::NotDue { .. }) if self.remaining().is_some_and(|left| left <= 0) => State::ClockAhead,
             Some(Verdict::NotDue { .. } | Verdict::Close { .. }) if gives_up => State::GivenUp,
+            Some(Verdict::NotDue { .. }) if self.halted.is_some() => State::Halted,
             Some(Verdict::NotDue { .. }) => State::NotDue,
             Some(Verdict::NotFound | Verdict::Close { .. } | Verdict::Locked) => self.in_the_way(),
         }
@@ -149,6 +151,7 @@ impl<'e> Facts<'e> {
             State::NotFound
             | State::SeveralRows
             | State::Hidden
+            | State::ClaimedTwice
             | State::Closed
             | State::Settled
             | State::NeverDue
@@ -170,6 +173,7 @@ impl<'e> Facts<'e> {
             }
             State::SeveralRows => format!("let the id name one row: {} has to be unique among the orders", rule.id),
             State::Hidden => "change orders.filter, if it is to be closed".into(),
+            State::ClaimedTwice => "see that no row passes the filters of both rules".into(),
             State::NeverDue => {
                 format!("see orders.deadline (column, unit) in the configuration, if {} is meant as a time", rule.deadline.column)
             }
@@ -219,22 +223,22 @@ impl<'e> Facts<'e> {
 
     pub(super) fn explanation(self) -> Explanation {
         let state = self.state();
-        let rule_of = &self.explainer.rule;
+        let rule = &self.explainer.rule;
         let (sentence, next, to_do, notes) = (self.sentence(state), self.next(state), self.to_do(state), self.notes(state));
         let found = self.row();
         let row = found.map(|found| &found.row);
-        let plus = rule_of.deadline.plus.map_or_else(String::new, |plus| format!(" plus {plus}"));
+        let plus = rule.deadline.plus.map_or_else(String::new, |plus| format!(" plus {plus}"));
         Explanation {
             id: self.id.as_str().to_owned(),
             state,
-            rule: rule(),
-            table: rule_of.table.to_string(),
-            filter: rule_of.filter.clone(),
-            passes_filter: found.filter(|_| rule_of.filter.is_some()).map(|found| found.passes_filter),
+            rule: rule.name.to_string(),
+            table: rule.table.to_string(),
+            filter: rule.filter.clone(),
+            passes_filter: found.filter(|_| rule.filter.is_some()).map(|found| found.passes_filter),
             rows: self.rows.len(),
             status: row.and_then(|row| row.status.clone()),
             unpaid: row.and_then(|row| row.status.as_ref()).is_some_and(|status| self.explainer.store.unpaid().contains(status)),
-            deadline_column: format!("{}{plus}", rule_of.deadline.column),
+            deadline_column: format!("{}{plus}", rule.deadline.column),
             deadline_stored: found.and_then(|found| found.stored.clone()),
             deadline_zone: self.explainer.mapping.zone_matters.then(|| self.explainer.store.time_zone()),
             deadline: row.and_then(|row| row.deadline).map(rfc3339),
@@ -243,7 +247,7 @@ impl<'e> Facts<'e> {
             verdict: self.verdict.as_ref().map(Verdict::name),
             waits: self.kept.as_ref().map(|kept| kept.what.text()),
             last_error: self.kept.as_ref().and_then(|kept| kept.reason.clone()),
-            pause: self.story.pause.clone().map(Into::into),
+            pause: self.story.pause.clone().map(|pause| PauseStatus::of(&rule.name, pause)),
             sentence,
             next,
             to_do,

@@ -25,8 +25,8 @@ pub enum KeyState {
 /// An order's key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Key {
-    /// Its name.
-    pub name: String,
+    /// Its name, if orders have keys.
+    pub name: Option<String>,
     /// Whether it is there.
     pub state: KeyState,
     /// When it expires.
@@ -39,7 +39,9 @@ pub struct Key {
 impl Explainer {
     /// Asks Redis for the key of an order.
     pub(super) async fn key(&self, id: &OrderId) -> (Key, Option<Unknown>) {
-        let name = format!("{}{}", self.rule.key_prefix, id.as_str());
+        let Some(name) = self.rule.key_prefix.key(id.as_str()) else {
+            return (Key { name: None, state: KeyState::None, expires: None, at: None }, None);
+        };
         let asked = match &self.redis {
             Ok((commands, limit)) => commands.expiries(std::slice::from_ref(&name), *limit).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),
@@ -50,6 +52,6 @@ impl Explainer {
             Ok(Some(Expiry::NoKey) | None) => (KeyState::None, None, None),
             Err(why) => (KeyState::Unknown, None, Some(Unknown { what: "its key, and when that expires", why })),
         };
-        (Key { name, state, expires: at.map(rfc3339), at }, unknown)
+        (Key { name: Some(name), state, expires: at.map(rfc3339), at }, unknown)
     }
 }

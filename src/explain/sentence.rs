@@ -13,10 +13,10 @@ use crate::{
 
 const SECOND: i64 = 1_000_000;
 
-/// A time for people: RFC 3339, without a fraction that says nothing.
+/// A time for people: RFC 3339 to the millisecond, without a fraction that says nothing.
 pub(super) fn moment(micros: i64) -> String {
-    let text = rfc3339(micros);
-    text.strip_suffix(".000000Z").map(|whole| format!("{whole}Z")).unwrap_or(text)
+    let text = rfc3339(micros.saturating_sub(micros.rem_euclid(1_000)));
+    format!("{}Z", text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A length of time for people: its two greatest units.
@@ -53,6 +53,10 @@ impl Facts<'_> {
                 let filter = rule.filter.as_deref().unwrap_or_default().trim();
                 format!("is none for this rule, and nobody closes it: orders.filter ({}) hides its row", Printable(filter))
             }
+            State::ClaimedTwice => {
+                let rivals = rule.rivals.iter().map(|rival| rival.name.to_string()).collect::<Vec<_>>().join(" or ");
+                format!("is claimed by two rules ({} and {rivals}), and neither closes it", rule.name)
+            }
             State::Closed => {
                 let closed = self.closure().or(self.story.events.last()).map(closed_by).unwrap_or_default();
                 let times = match self.story.events.len() {
@@ -88,14 +92,20 @@ impl Facts<'_> {
                 )
             }
             State::Halted => {
-                format!("is due since {due}, and waits with all others: {}", self.halted.as_deref().unwrap_or_default())
+                let reason = self.halted.as_deref().unwrap_or_default();
+                format!(
+                    "is unpaid, has the deadline {due} as it is read now, and waits with all others, since closing is stopped: {reason}"
+                )
             }
             State::Paused => format!("is due since {due}, and waits: {}", self.paused()),
             State::Disputed => format!("is due by its row since {due}, but {}", self.disputed()),
             State::Held => format!("is due since {due} and tried again every second: another transaction holds it{}", self.said()),
             State::Refused => format!("is due since {due} and tried again by and by: the database refuses its closure{}", self.said()),
             State::Due => {
-                format!("{} and due since {due} ({left}); nothing known stands in its way, and the next sweep closes it", unpaid())
+                format!(
+                    "{} and due since {due} ({left}); nothing known stands in its way, and the next sweep of a daemon closes it",
+                    unpaid()
+                )
             }
         }
     }
@@ -103,6 +113,10 @@ impl Facts<'_> {
     fn status(&self) -> String {
         let status = self.row().and_then(|found| found.row.status.as_deref());
         status.map_or_else(|| "NULL".into(), |status| Printable(status).to_string())
+    }
+
+    fn key_name(&self) -> Printable<'_> {
+        Printable(self.key.name.as_deref().unwrap_or_default())
     }
 
     fn due(&self) -> String {
@@ -115,8 +129,8 @@ impl Facts<'_> {
             return format!(", though it {}", closed_by(event));
         }
         match self.key.at {
-            Some(at) => format!(", though there is its key {}, which expires at {}", Printable(&self.key.name), moment(at)),
-            None if self.key.state == KeyState::NoTtl => format!(", though there is its key {}", Printable(&self.key.name)),
+            Some(at) => format!(", though there is its key {}, which expires at {}", self.key_name(), moment(at)),
+            None if self.key.state == KeyState::NoTtl => format!(", though there is its key {}", self.key_name()),
             None => String::new(),
         }
     }
@@ -142,7 +156,7 @@ impl Facts<'_> {
 
     /// What closes an order at its deadline.
     fn what_then(&self) -> String {
-        let key = Printable(&self.key.name);
+        let key = self.key_name();
         match (self.difference(), self.key.at) {
             (Some(later), Some(at)) if later > 0 && self.explainer.disputed == Disputed::Wait => {
                 format!("; its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))
@@ -152,7 +166,9 @@ impl Facts<'_> {
             }
             (_, Some(_)) => format!("; its key {key} expires then, and the notification closes it"),
             (_, None) if !self.explainer.looks_ahead => "; the first sweep after that closes it".into(),
-            (_, None) if self.key.state == KeyState::None => format!("; there is no key {key}, and the pacer closes it then"),
+            (_, None) if self.key.state == KeyState::None && self.key.name.is_some() => {
+                format!("; there is no key {key}, and the pacer closes it then")
+            }
             (_, None) => "; the pacer closes it then".into(),
         }
     }
@@ -182,7 +198,7 @@ impl Facts<'_> {
     }
 
     fn disputed(&self) -> String {
-        let key = Printable(&self.key.name);
+        let key = self.key_name();
         match (self.difference(), self.key.at) {
             (Some(later), Some(at)) if later > 0 => {
                 format!("its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))

@@ -1,6 +1,9 @@
 //! Who may ask what, and how often: without the token probes and metrics only, which are limited for nobody.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use axum::{
     extract::{Request, State},
@@ -13,10 +16,10 @@ use subtle::ConstantTimeEq;
 use super::{Refusal, limits::Limits};
 use crate::config::{Http, Token};
 
-/// The token, if there is one, what is to be seen without it, and how often who may ask.
+/// The token, if there is one, what is to be seen without it, and how often who may ask. All clones have the same.
 #[derive(Debug, Clone)]
 pub struct Access {
-    token: Option<Arc<Token>>,
+    token: Arc<RwLock<Option<Arc<Token>>>>,
     read_only_page: bool,
     limits: Arc<Limits>,
 }
@@ -40,19 +43,25 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self { token: token.map(Arc::new), read_only_page: http.read_only_page, limits: Arc::default() })
+        Ok(Self { token: Arc::new(RwLock::new(token.map(Arc::new))), read_only_page: http.read_only_page, limits: Arc::default() })
+    }
+
+    /// Takes the token of another: from now on it alone is valid.
+    pub fn replace(&self, by: &Self) {
+        let token = by.token();
+        *self.token.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
     /// The token that has to be sent, if there is one.
     #[must_use]
-    pub fn token(&self) -> Option<&Token> {
-        self.token.as_deref()
+    pub fn token(&self) -> Option<Arc<Token>> {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What the page is told of this.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match (self.read_only_page, &self.token) {
+        match (self.read_only_page, self.token()) {
             (true, _) => "read-only",
             (false, Some(_)) => "token",
             (false, None) => "none",
@@ -68,7 +77,7 @@ impl Access {
     }
 
     fn admits(&self, request: &Request) -> Result<(), Refusal> {
-        let Some(token) = &self.token else {
+        let Some(token) = self.token() else {
             let reason = "nothing of this is served without a token in the configuration (http.token_file)";
             return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
         };

@@ -53,7 +53,7 @@ pub(super) async fn list(State(desk): State<Desk>, query: Result<Query<Asked>, Q
     let Asked { due, limit, after } = asked(query)?;
     let (within, limit) = (due.map_or(USUAL, Span::get), page::limit(limit)?);
     let after = after.as_deref().map(|text| place(&desk, text)).transpose()?;
-    let (store, inbox, oldest) = (Arc::clone(&desk.store), Arc::clone(&desk.inbox), desk.oldest);
+    let (store, inbox, oldest) = (Arc::clone(&desk.store), Arc::clone(&desk.inbox), desk.sweep.get().oldest.get());
     desk.read(async move {
         let window = Window::ahead(within);
         let is_first = after.is_none();

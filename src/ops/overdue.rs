@@ -14,7 +14,7 @@ use tracing::debug;
 
 use crate::{
     close::{Gate, Inbox, Kept},
-    config::RULE,
+    config::{Live, Sweep},
     metric,
     order::OrderId,
     store::{Store, StoreError, Window},
@@ -92,7 +92,7 @@ pub struct Overdues {
     /// Whether closing is paused.
     pub gate: Arc<Gate>,
     /// What has been overdue for longer is left alone.
-    pub oldest: Option<Duration>,
+    pub sweep: Live<Sweep>,
     /// Where what was counted is kept.
     pub last: Arc<LastOverdue>,
     /// When to stop.
@@ -111,7 +111,7 @@ impl Overdues {
             let began = Instant::now();
             match tokio::time::timeout(LIMIT, self.count()).await {
                 Ok(Ok(overdue)) => {
-                    overdue.publish();
+                    overdue.publish(self.store.rule().as_str());
                     self.last.change(|last| last.counted = Some((Instant::now(), overdue)));
                 }
                 Ok(Err(error)) => debug!(%error, "overdue orders were not counted"),
@@ -123,7 +123,7 @@ impl Overdues {
     }
 
     async fn count(&self) -> Result<Overdue, StoreError> {
-        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.oldest), PAGE);
+        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.sweep.get().oldest.get()), PAGE);
         let (mut overdue, mut seen) = (Overdue::default(), 0);
         while let Some(page) = pages.next().await? {
             let ids: HashSet<&OrderId> = page.rows.iter().map(|row| &row.id).collect();
@@ -149,21 +149,29 @@ impl Overdues {
         Ok(overdue)
     }
 
+    fn old(&self, orders: u64) {
+        metric::OVERDUE.set(orders as f64, &[self.store.rule().as_str(), "old"]);
+        self.last.change(|last| last.old = orders);
+    }
+
     async fn count_old_ones(&self) {
-        let Some(oldest) = self.oldest else { return };
+        let mut sweep = self.sweep.clone();
         loop {
-            if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
-                let old = old.orders.min(MOST as u64);
-                metric::OVERDUE.set(old as f64, &[RULE, "old"]);
-                self.last.change(|last| last.old = old);
+            match sweep.get().oldest.get() {
+                None => self.old(0),
+                Some(oldest) => {
+                    if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
+                        self.old(old.orders.min(MOST as u64));
+                    }
+                }
             }
-            tokio::time::sleep(OLD_EVERY).await;
+            tokio::time::timeout(OLD_EVERY, sweep.changed()).await.unwrap_or_default();
         }
     }
 }
 
 impl Overdue {
-    fn publish(&self) {
+    fn publish(&self, rule: &str) {
         let states = [
             ("open", self.open),
             ("held", self.held),
@@ -173,9 +181,9 @@ impl Overdue {
             ("dead", self.dead),
         ];
         for (state, orders) in states {
-            metric::OVERDUE.set(orders as f64, &[RULE, state]);
+            metric::OVERDUE.set(orders as f64, &[rule, state]);
         }
-        metric::OLDEST_OVERDUE.set(self.oldest_s, &[RULE]);
-        metric::SAMPLED.now(&[RULE]);
+        metric::OLDEST_OVERDUE.set(self.oldest_s, &[rule]);
+        metric::SAMPLED.now(&[rule]);
     }
 }

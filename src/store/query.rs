@@ -105,6 +105,8 @@ pub struct Inspected {
     pub stored: Option<String>,
     /// Whether `orders.filter` lets it through.
     pub passes_filter: bool,
+    /// Whether another rule takes it, too, so that neither closes it.
+    pub is_claimed_twice: bool,
 }
 
 /// How many unpaid orders there are.

@@ -3,7 +3,7 @@
 use sqlx::SqlStr;
 
 use crate::{
-    config::{Names, Rule},
+    config::{Names, Rule, RuleName},
     store::{
         Census, OpenError,
         close_sql::CloseStatement,
@@ -51,8 +51,8 @@ pub(super) struct Statements<L> {
     pub(super) recent: Option<ById<L>>,
     /// In: ids. Out: their rows as last committed, also what the filter hides. Locks nothing.
     pub(super) look: L,
-    /// In: ids. Out: their rows as last committed, each with its deadline's text, and `yes` where it passes the filter. Locks
-    /// nothing. Not filtered.
+    /// In: ids. Out: their rows as last committed, each with its deadline's text, and whether the rule takes it
+    /// ([`Rule::takes`]). Locks nothing. Not filtered.
     pub(super) inspect: L,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
@@ -78,6 +78,8 @@ pub(super) struct Statements<L> {
     pub(super) unpaid: SqlStr,
     /// Out: 1 if an unpaid order passes the filter, else 0. Locks nothing.
     pub(super) passes_filter: SqlStr,
+    /// Out: the id of an order that another rule takes, too. Locks nothing. One for each such rule.
+    pub(super) claims: Vec<(RuleName, SqlStr)>,
     /// Out: the database's clock. Locks nothing.
     pub(super) clock: SqlStr,
 }
@@ -90,13 +92,12 @@ impl<L> Statements<L> {
         own: &OwnTables,
     ) -> Result<Self, OpenError> {
         let Fragments { now, id_text, status_text, deadline, .. } = fragments;
-        let (orders, filter) = (&fragments.names.table, rule.filter_condition());
+        let (orders, filter) = (&fragments.names.table, rule.filter_condition(&fragments.names));
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
         let Fragments { hint, listed, .. } = fragments;
         let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
-        let passes =
-            rule.filter.as_ref().map_or_else(|| "'yes'".into(), |filter| format!("CASE WHEN (\n{filter}\n) THEN 'yes' ELSE 'no' END"));
-        let inspect = format!("SELECT {row}, {}, {passes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
+        let takes = rule.takes(&fragments.names);
+        let inspect = format!("SELECT {row}, {}, {takes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
         let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
         let page = |unpaid: &str, after: &str, within: &str| {
             Writer::new(D::PARAMETERS)
@@ -162,6 +163,13 @@ impl<L> Statements<L> {
                 "SELECT count(*) FROM (SELECT 1 AS one FROM {orders} WHERE {}{filter} LIMIT 1) AS passing",
                 fragments.any_swept
             )),
+            claims: rule
+                .claims(&fragments.names)
+                .map(|(rival, claim)| {
+                    let claimed = format!("SELECT {id_text} FROM {orders} WHERE {}{claim} LIMIT 1", fragments.any_swept);
+                    (rival.clone(), sql(claimed))
+                })
+                .collect(),
             clock: sql(format!("SELECT {now}")),
         })
     }
@@ -172,7 +180,7 @@ impl<L> ById<L> {
     fn new<D: Dialect<List = L>>(table: &D::Table, fragments: &Fragments, rule: &Rule, row: &str, within: &str) -> Result<Self, OpenError> {
         let Fragments { names, hint, id_text, id_bytes, listed, is_closed, is_due, .. } = fragments;
         let Names { table: orders, id, .. } = names;
-        let (found, filter) = (format!("FROM {orders}{hint} WHERE {listed}{within}"), rule.filter_by_row());
+        let (found, filter) = (format!("FROM {orders}{hint} WHERE {listed}{within}"), rule.filter_by_row(names));
         let list = |statement| D::list(table, statement);
 
         let look = format!("SELECT {} {found}{filter}", fragments.batch.as_deref().unwrap_or(row));
@@ -206,7 +214,7 @@ impl<L> ById<L> {
 fn update(fragments: &Fragments, rule: &Rule, within: &str, is_due: &str) -> String {
     let Fragments { names, hint, listed, is_unpaid, literals, .. } = fragments;
     let Names { table, status, .. } = names;
-    let (assignments, closed, filter) = (assignments(names, rule), &literals.closed, rule.filter_by_row());
+    let (assignments, closed, filter) = (assignments(names, rule), &literals.closed, rule.filter_by_row(names));
     // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
     format!("UPDATE {table}{hint} SET {assignments}{status} = {closed} WHERE {listed}{within} AND {is_unpaid}{is_due}{filter}")
 }

@@ -11,10 +11,11 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
+    config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
-        SampleDeadline, Settings, Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox,
+        Page, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -36,13 +37,15 @@ type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// An orders table.
 #[derive(Debug)]
 pub(super) struct Table<D: Dialect> {
-    dialect: D,
+    dialect: Arc<D>,
     connections: Arc<Connections<D>>,
     /// As the table was when it was last looked at; what has begun goes on with what it began with.
     schema: watch::Sender<Arc<Schema<D>>>,
     settings: Settings,
     unpaid: Vec<String>,
     outbox: Outbox,
+    /// Who records events in transactions to come.
+    recorder: watch::Sender<Option<Arc<Recorder>>>,
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
@@ -57,7 +60,6 @@ struct Schema<D: Dialect> {
     fragments: Fragments,
     statements: Statements<D::List>,
     own: OwnTables,
-    recorder: Option<Arc<Recorder>>,
 }
 
 impl<D: Dialect> Schema<D> {
@@ -66,26 +68,25 @@ impl<D: Dialect> Schema<D> {
         let (table, fragments) = dialect.describe(session, &settings.rule).await?;
         let own = match own {
             Some(own) => own.clone(),
-            None => OwnTables::find(session, fragments.words.clone()).await?,
+            None => OwnTables::find(session, fragments.words.clone(), &settings.rule.name).await?,
         };
         let statements = Statements::new::<D>(&table, &fragments, &settings.rule, &own)?;
-        Ok(Self { table, fragments, statements, recorder: own.recorder(&settings.events), own })
+        Ok(Self { table, fragments, statements, own })
     }
 }
 
 impl<D: Dialect> Table<D> {
     pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
-        let (dialect, plan) = D::plan(&settings).await?;
-        let connections = Arc::new(Connections::new(plan, &settings));
-        connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
+        let (dialect, connections) = connect::<D>(&settings).await?;
         let mut session = connections.read().await?;
-        let schema = Schema::read(&dialect, &mut session, &settings, None).await?;
+        let schema = Schema::read(dialect.as_ref(), &mut session, &settings, None).await?;
         let identity = Mutex::new(dialect.identity(&mut session).await.ok());
         drop(session);
         if schema.fragments.described.zone_matters {
             connections.change_options(|options| dialect.keeping_zone(options));
         }
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
+        let recorder = watch::Sender::new(schema.own.recorder(&settings.events));
         let unpaid = settings.rule.unpaid_texts();
         let schema = watch::Sender::new(Arc::new(schema));
         Ok(Self {
@@ -95,6 +96,7 @@ impl<D: Dialect> Table<D> {
             settings,
             unpaid,
             outbox,
+            recorder,
             identity,
             halt: Halt::default(),
             fails_on_payloads: Arc::default(),
@@ -106,12 +108,12 @@ impl<D: Dialect> Table<D> {
     }
 
     /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
-    /// our tables.
-    async fn zones_change(&self) -> Result<Option<String>> {
+    /// our tables; `notes` what is not noted yet.
+    async fn zones_change(&self, notes: bool) -> Result<Option<String>> {
         let matters = self.schema().fragments.described.zone_matters;
         let noted = self.outbox.fact(ZONE).await?;
         let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
-            if noted.is_some() {
+            if notes && noted.is_some() {
                 self.outbox.forget_fact(ZONE).await.ok();
             }
             return Ok(None);
@@ -122,6 +124,7 @@ impl<D: Dialect> Table<D> {
         }
         match noted.as_deref().and_then(ServersZone::parse) {
             Some(noted) => Ok(noted.change_to(&now)),
+            None if !notes => Ok(None),
             None => {
                 // Who may not write here closes nothing either.
                 self.outbox.note_fact(ZONE, &now.to_text()).await.ok();
@@ -129,6 +132,22 @@ impl<D: Dialect> Table<D> {
             }
         }
     }
+}
+
+/// The way to a database that several stores share.
+type Way<D> = (Arc<D>, Arc<Connections<D>>);
+
+/// Connects, or goes the way that was found for another rule.
+async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
+    let mut known = settings.sharing.way.lock().await;
+    if let Some((dialect, connections)) = known.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
+        return Ok((Arc::clone(dialect), Arc::new(connections.beside())));
+    }
+    let (dialect, plan) = D::plan(settings).await?;
+    let way = (Arc::new(dialect), Arc::new(Connections::new(plan, settings)));
+    way.1.first().await.map_err(|error| D::refused(&settings.database, error))?;
+    *known = Some(Box::new(way.clone()));
+    Ok(way)
 }
 
 /// The GRANTs of all rights to tables that this user lacks for closing.
@@ -142,6 +161,10 @@ pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Ve
 
 #[async_trait]
 impl<D: Dialect> Store for Table<D> {
+    fn rule(&self) -> &RuleName {
+        &self.settings.rule.name
+    }
+
     fn id_kind(&self) -> IdKind {
         self.schema().fragments.id_kind.clone()
     }
@@ -152,7 +175,7 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn refresh(&self) -> Result<(), OpenError> {
         let mut session = self.connections.read().await?;
-        let schema = Schema::read(&self.dialect, &mut session, &self.settings, Some(&self.schema().own)).await?;
+        let schema = Schema::read(self.dialect.as_ref(), &mut session, &self.settings, Some(&self.schema().own)).await?;
         self.schema.send_replace(Arc::new(schema));
         Ok(())
     }
@@ -186,7 +209,8 @@ impl<D: Dialect> Store for Table<D> {
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
         self.halt.pass()?;
         let session = self.connections.begin(limits).await?;
-        Ok(Box::new(Open::new(session, self.schema(), Arc::clone(&self.fails_on_payloads))))
+        let recorder = self.recorder.borrow().clone();
+        Ok(Box::new(Open::new(session, self.schema(), recorder, Arc::clone(&self.fails_on_payloads))))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -239,6 +263,21 @@ impl<D: Dialect> Store for Table<D> {
         Ok(counted)
     }
 
+    async fn claimed_twice(&self) -> Result<Option<Claim>> {
+        let schema = self.schema();
+        if schema.statements.claims.is_empty() {
+            return Ok(None);
+        }
+        let mut session = self.connections.read().await?;
+        for (rule, statement) in &schema.statements.claims {
+            if let Some(row) = session.execute(statement.clone()).await?.first() {
+                let id = Columns::<D::Driver>::of(row).text().map_err(sorted::<D>)?;
+                return Ok(Some(Claim { id: OrderId::from_database(&id), rule: rule.clone() }));
+            }
+        }
+        Ok(None)
+    }
+
     async fn clock(&self) -> Result<ClockReading> {
         clock(&mut self.connections.read().await?, &self.schema().statements).await
     }
@@ -269,7 +308,8 @@ impl<D: Dialect> Store for Table<D> {
         let inspected = |row| {
             let mut columns = Columns::<D::Driver>::of(row);
             let row = order_row(&mut columns, false)?;
-            Ok(Inspected { row, stored: columns.optional_text()?, passes_filter: columns.text()? == "yes" })
+            let (stored, taken) = (columns.optional_text()?, columns.text()?);
+            Ok(Inspected { row, stored, passes_filter: taken != "no", is_claimed_twice: taken == "both" })
         };
         found.iter().map(inspected).collect::<Result<_, _>>().map_err(sorted::<D>)
     }
@@ -287,9 +327,13 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn zone_changed(&self) -> Result<Option<String>> {
-        let changed = self.zones_change().await?;
+        let changed = self.zones_change(true).await?;
         self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
         Ok(changed)
+    }
+
+    async fn zone_differs(&self) -> Result<Option<String>> {
+        self.zones_change(false).await
     }
 
     fn halted(&self) -> watch::Receiver<Option<String>> {
@@ -306,6 +350,10 @@ impl<D: Dialect> Store for Table<D> {
 
     fn outbox_apart(&self, connections: usize) -> Outbox {
         self.outbox.over(self.connections.apart(connections))
+    }
+
+    fn set_targets(&self, events: &Events) {
+        self.recorder.send_replace(self.schema().own.recorder(events));
     }
 
     async fn close(&self) {

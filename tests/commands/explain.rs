@@ -124,7 +124,7 @@ async fn without_redis_and_tables(kind: Kind) {
 async fn one_that_has_two_rows(kind: Kind) {
     let database = Database::fresh(kind).await;
     database.execute("CREATE TABLE orders (order_no bigint, status integer, expires_at bigint)").await;
-    database.execute("INSERT INTO orders VALUES (7, 0, 1700000000), (7, 1, 1700000000)").await;
+    database.execute("INSERT INTO orders VALUES (7, 0, 1700000000), (7, 1, 1700000000), (8, 0, 0)").await;
     let settings = Settings::new()
         .set("database.url", database.url.as_str())
         .set("redis.url", format!("redis://127.0.0.1:{}", ports::free()))
@@ -136,4 +136,8 @@ async fn one_that_has_two_rows(kind: Kind) {
         "{said:#}"
     );
     assert!(said["sentence"].as_str().unwrap().contains("has 2 rows in orders, and none of them closes"), "{said:#}");
+    // As many shops write that there is none.
+    let said = explain(&settings, "8").await;
+    assert_eq!((said["state"].as_str(), said["deadline_stored"].as_str()), (Some("never_due"), Some("0")), "{said:#}");
+    assert!(said["sentence"].as_str().unwrap().contains("its expires_at is 0, which is no deadline"), "{said:#}");
 }

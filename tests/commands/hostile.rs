@@ -120,6 +120,7 @@ async fn no_output_is_forged(kind: Kind, ids: &BTreeSet<String>) {
     for arguments in [
         [&["close"], &list[..2]].concat(),
         vec!["close", "no\nFORGED \u{1b}[2K"],
+        vec!["explain", list[0]],
         vec!["check"],
         vec!["arm", &format!("x{}", list[0]), "--ttl", "1h"],
         vec!["reconcile", "--dry-run"],
@@ -150,6 +151,11 @@ async fn no_output_is_forged(kind: Kind, ids: &BTreeSet<String>) {
     let events = order_closer(&settings, &["events", "--json"]).await.expect_code(0);
     assert_eq!(named(&events.stdout, "order_id").len() as i64, closed, "{events:?}");
     assert!(named(&events.stdout, "order_id").iter().all(|id| ids.contains(id)), "{events:?}");
+    for one in ids {
+        let finished = order_closer(&text, &["explain", one]).await.expect_code(0);
+        assert_plain("explain", &format!("{}\n{}", finished.stdout, finished.stderr));
+        assert_eq!(order_closer(&text, &["explain", one, "--json"]).await.expect_code(0).json()["id"], one.as_str());
+    }
     for one in &refused {
         for verb in ["show", "retry", "drop"] {
             let finished = order_closer(&text, &["dead-letters", verb, one]).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use order_closer::{
     order::{Verdict, judge},
-    store::{Limits, StoreError},
+    store::{Inspected, Limits, StoreError},
 };
 
 use super::{
@@ -76,6 +76,12 @@ pub async fn a_filter_hides_rows(database: Database) {
     assert_eq!(lockable(&*store, &asked).await, ["1", "3"]);
     assert_eq!(overdue(&*store).await, ["1", "3"]);
     assert_eq!(store.count_overdue().await, Ok(2));
+    for (id, passes) in [("1", true), ("2", false), ("3", true)] {
+        let inspected = store.inspect(&ids(&*store, &[id])[0]).await.expect("a row can be read");
+        let [Inspected { row, stored: Some(_), passes_filter, is_claimed_twice: false }] = &inspected[..] else { panic!("{inspected:?}") };
+        assert_eq!((row.id.as_str(), row.status.as_deref(), *passes_filter), (id, Some("0"), passes));
+    }
+    assert_eq!(store.inspect(&ids(&*store, &["5"])[0]).await, Ok(Vec::new()));
     let mut transaction = begin(&*store).await;
     assert_eq!(sorted_ids(&transaction.peek(&ids(&*store, &asked)).await.expect("rows can be read")), ["1", "3"]);
     assert_eq!(change(&mut *transaction, &ids(&*store, &asked)).await, Ok(2));

@@ -169,7 +169,12 @@ pub async fn a_zone_that_changed_meanwhile(database: Database) {
     open(&settings).await.outbox().migrate().await.expect("our tables can be created");
     assert_eq!(open(&settings).await.zone_changed().await, Ok(None));
     server.set_zone(by_kind(database.kind, "UTC", "+00:00", "")).await;
+    let said = order_closer(&settings, &["explain", "1", "--json"]).await.expect_code(0).json();
+    assert!(said["state"] == "halted" && said["sentence"].as_str().is_some_and(|said| said.contains("UTC+08:00")), "{said:#}");
     let store = open(&settings).await;
+    // Whoever only wants to know stops nothing.
+    assert!(store.zone_differs().await.is_ok_and(|differs| differs.is_some()));
+    assert!(store.begin(Limits::BRIEF).await.is_ok());
     let changed = store.zone_changed().await.expect("it can be asked").expect("it has changed");
     assert!(changed.contains("UTC+08:00"), "{changed}");
     assert!(matches!(store.begin(Limits::BRIEF).await.map(drop), Err(StoreError::Unavailable(_))));

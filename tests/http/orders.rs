@@ -62,6 +62,11 @@ async fn a_disputed_order_is_not_closed() {
         asked.json(Method::GET, "/orders/1").await.1["waits"].as_str().is_some_and(|why| why.contains("key"))
     })
     .await;
+    // The daemon remembers when its key was to expire, whatever becomes of that.
+    redis.command(&["DEL", "order_1"]);
+    let said = asked.json(Method::GET, "/orders/1").await.1;
+    assert_eq!((said["state"].as_str(), said["key"]["state"].as_str()), (Some("disputed"), Some("none")), "{said:#}");
+    assert!(said["sentence"].as_str().unwrap().contains("was to expire later") && said["next"]["at"].is_string(), "{said:#}");
     asked.daemon.stop().await;
     assert_eq!(shop.closed().await, 0);
 }

@@ -54,6 +54,9 @@ async fn a_clock_that_jumps_and_comes_back() {
     let finished = order_closer(&shop.settings_with(&redis), &["reconcile"]).await.expect_code(75);
     assert!(finished.stderr.contains("--accept-clock"), "{finished:?}");
     assert_they_wait(&shop).await;
+    let said = order_closer(&shop.settings_with(&redis), &["explain", "1", "--json"]).await.expect_code(0).json();
+    assert_eq!((said["state"].as_str(), said["verdict"].as_str()), (Some("clock_ahead"), Some("not_due")), "{said:#}");
+    assert!(said["sentence"].as_str().is_some_and(|sentence| sentence.contains("only by the database's clock")), "{said:#}");
     shift(&shop, 0).await;
     daemon.until_logged("the database's clock is back").await;
     shop.orders_due_in(41..=50, -1_000).await;

@@ -15,7 +15,7 @@ use std::{
 use super::Report;
 use crate::{
     cli::{CommandResult, Exit, Failure, complain},
-    config::RULE,
+    config::RuleName,
 };
 
 /// Whoever collects it is mostly another user.
@@ -31,11 +31,11 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Writes what a pass did, and says how the command ends.
-pub(super) fn tell(file: &Path, report: Option<&Report>, took: Duration, ended: CommandResult) -> CommandResult {
+pub(super) fn tell(file: &Path, rule: &RuleName, report: Option<&Report>, took: Duration, ended: CommandResult) -> CommandResult {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let is_well = matches!(ended, Ok(Exit::Done));
     let last_success = if is_well { Some(now.as_secs_f64()) } else { last_success(file) };
-    let Err(error) = replace(file, &figures(report, is_well, now, last_success, took)) else { return ended };
+    let Err(error) = replace(file, &figures(rule, report, is_well, now, last_success, took)) else { return ended };
     let message = format!("--textfile {} can't be written: {error}", file.display());
     if is_well {
         return Err(Failure::new(Exit::Output, message));
@@ -45,7 +45,7 @@ pub(super) fn tell(file: &Path, report: Option<&Report>, took: Duration, ended: 
 }
 
 /// In Prometheus' text format.
-fn figures(report: Option<&Report>, is_well: bool, now: Duration, last_success: Option<f64>, took: Duration) -> String {
+fn figures(rule: &RuleName, report: Option<&Report>, is_well: bool, now: Duration, last_success: Option<f64>, took: Duration) -> String {
     let mut text = String::new();
     let mut gauge = |name: &str, help: &str, samples: &[(&str, f64)]| {
         if samples.is_empty() {
@@ -54,7 +54,7 @@ fn figures(report: Option<&Report>, is_well: bool, now: Duration, last_success: 
         // Nothing fails that writes to a text.
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge").ok();
         for (label, value) in samples {
-            writeln!(text, "{name}{{rule=\"{RULE}\"{label}}} {value}").ok();
+            writeln!(text, "{name}{{rule=\"{rule}\"{label}}} {value}").ok();
         }
     };
     gauge("order_closer_reconcile_success", "Whether the last pass ended with exit status 0.", &[("", f64::from(u8::from(is_well)))]);
