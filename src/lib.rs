@@ -20,11 +20,13 @@
 //! | [`metric`] | what is measured: names, labels, meanings |
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
+//! | [`webhook`] | signed requests over HTTP |
 //! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite, and the door to our own tables beside it |
 //! | [`redis`] | all that is said to Redis |
 //! | [`outbox`] | events and dead letters; telling others: webhooks, a Redis Stream |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
+//! | [`ask`] | the question before closing: what the payment provider knows |
 //! | [`ops`] | signals, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
@@ -33,6 +35,7 @@
 //! Each room uses those above it in this table, and none below.
 
 pub mod app;
+pub mod ask;
 pub mod cli;
 pub mod close;
 pub mod config;
@@ -44,3 +47,4 @@ pub mod outbox;
 pub mod redis;
 pub mod store;
 pub mod trigger;
+pub mod webhook;

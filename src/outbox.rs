@@ -39,7 +39,7 @@ pub use pauses::{Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time
 pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use states::{Note, State, TargetState};
-pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers, signatures};
+pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers};
 
 use crate::{
     config::Config,

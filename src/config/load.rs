@@ -13,7 +13,7 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use super::{Config, DatabaseUrl, Rule, Span, Webhook, explain::explain, secret, variables::Variables};
+use super::{Ask, Config, DatabaseUrl, Rule, Span, Webhook, explain::explain, secret, variables::Variables};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
@@ -165,6 +165,7 @@ impl Loaded {
             return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", self.config.database.timeout)));
         }
         self.validate_webhooks()?;
+        self.validate_ask()?;
         if let Some(stream) = &events.stream {
             if stream.key.is_empty() {
                 return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
@@ -205,6 +206,30 @@ impl Loaded {
             if timeout.get().is_zero() {
                 return wrong("timeout is 0s, and must be longer");
             }
+        }
+        Ok(())
+    }
+
+    fn validate_ask(&self) -> Result<(), String> {
+        let Some(Ask { secrets, secret_files, timeout, ahead, batch, concurrency, max_wait, .. }) = &self.config.close.ask else {
+            return Ok(());
+        };
+        if secrets.is_empty() && secret_files.is_empty() {
+            return Err(self.wrong("close.ask", "has no secrets; write secrets = [\"whsec_...\"], or secret_files"));
+        }
+        for (key, value, most) in [("batch", *batch, 1_000), ("concurrency", *concurrency, 64)] {
+            if !(1..=most).contains(&value) {
+                return Err(self.wrong(&format!("close.ask.{key}"), &format!("is {value}, and must be from 1 to {most}")));
+            }
+        }
+        for (key, span) in [("timeout", timeout), ("max_wait", max_wait)] {
+            if span.get().is_zero() {
+                return Err(self.wrong(&format!("close.ask.{key}"), "is 0s, and must be longer"));
+            }
+        }
+        let seen = self.config.sweep.ahead;
+        if *ahead > seen {
+            return Err(self.wrong("close.ask.ahead", &format!("is {ahead}, and orders are seen no more than sweep.ahead before, {seen}")));
         }
         Ok(())
     }

@@ -64,8 +64,10 @@ pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let what = is_a(text)?;
     match path.as_slice() {
-        ["events", "webhooks", _, "secrets", _] => None,
-        ["redis" | "database", "url"] | ["events", "webhooks", _, "url"] if webhook_secret(text).is_none() => None,
+        ["events", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
+        ["redis" | "database", "url"] | ["events", "webhooks", _, "url"] | ["close", "ask", "url"] if webhook_secret(text).is_none() => {
+            None
+        }
         ["events", "source"] if what == URL && (text.starts_with("https://") || text.starts_with("http://")) => None,
         ["orders", "filter"] | ["orders", "set", _] | ["close", "sql", ..] if what == URL && is_harmless_in_sql(text) => None,
         _ => Some(what),
