@@ -17,7 +17,8 @@ use tracing::{debug, error, info, warn};
 pub use opening::open_and_rehearse;
 
 use crate::{
-    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
+    ask::{Ahead, Ask, Parts},
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
     config::Config,
     ops::{Signals, Summaries},
     outbox,
@@ -29,7 +30,7 @@ use crate::{
     },
 };
 use opening::wait_for_store;
-use serving::{Parts, Serving};
+use serving::Serving;
 
 /// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
 const PAGES: usize = 8;
@@ -124,10 +125,21 @@ impl Daemon {
         let (subscribed, subscribed_rx) = watch::channel(false);
         let (closed, closed_rx) = watch::channel(());
 
-        let clearance: Arc<dyn Clearance> = Arc::new(Clearances::default().and(witness.clone()));
         let closer = Closer::within(Arc::clone(&store), Arc::clone(&bounds));
         let pauses = PauseWatch::of(&store, &stop);
         let gate = Arc::clone(&pauses.gate);
+        let passed = Clearances::default().and(witness.clone());
+        let asked = Parts {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            bounds: Arc::clone(&bounds),
+            gate: Arc::clone(&gate),
+            stats: Arc::clone(&stats),
+            share: Arc::clone(&peers) as Arc<dyn Share>,
+            before: Arc::new(passed.clone()),
+        };
+        let ask = config.close.ask.as_ref().map(|settings| Ask::new(settings, asked)).transpose().map_err(RunError::Configuration)?;
+        let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
         let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
             inbox: Arc::clone(&inbox),
@@ -171,7 +183,8 @@ impl Daemon {
             Arc::clone(&peers),
             (keys.clone(), commands.clone(), subscribed_rx.clone()),
             stop.clone(),
-        );
+        )
+        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
         let listener = Listener {
             redis: config.redis.clone(),
             keys,
@@ -190,12 +203,15 @@ impl Daemon {
         let mut others = JoinSet::new();
         others.spawn(pauses.run());
         others.spawn(pacer.run());
+        if let Some(ask) = ask {
+            others.spawn(ask.run(stop.clone()));
+        }
         others.spawn(look_ahead.run());
         others.spawn(sweep.run());
         others.spawn(clock.run());
         others.spawn(listener.run());
         if let Some(serving) = serving {
-            let parts = Parts {
+            let parts = serving::Parts {
                 store: Arc::clone(&store),
                 inbox: Arc::clone(&inbox),
                 outage: Arc::clone(&outage),

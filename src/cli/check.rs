@@ -1,5 +1,6 @@
 //! `order-closer check`: what is right, and what to fix, with the command or SQL that fixes it.
 
+mod ask;
 mod database;
 mod deadlines;
 mod events;
@@ -114,11 +115,13 @@ const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let (redis, database, witnesses) =
         tokio::join!(redis::examine(config), database::examine(config, !arguments.no_rehearsal), witnesses::examine(config));
+    let asked = ask::examine(config).await;
     let clocks = clocks(redis.clock, database.clock);
     // A wrong configuration is worth more than a server that may come back.
-    let exits = [redis.exit, database.exit, witnesses.exit];
+    let exits = [redis.exit, database.exit, witnesses.exit, asked.exit];
     let exit = [Exit::Configuration, Exit::Unavailable].into_iter().find(|exit| exits.contains(&Some(*exit))).unwrap_or(Exit::Done);
-    let findings: Vec<Finding> = redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(clocks).collect();
+    let findings: Vec<Finding> =
+        redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(asked.findings).chain(clocks).collect();
     if arguments.json {
         let findings: Vec<Value> = findings.iter().map(Finding::json).collect();
         let report = json!({ "ok": exit == Exit::Done, "findings": findings });

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Desk, Refusal};
 use crate::{
-    close::{Closed, Kept, Looked, Outcome, Requested, UNDONE},
+    close::{Closed, Kept, Looked, Outcome, Requested, UNDONE, Why},
     order::{OrderId, rfc3339},
     store::StoreError,
 };
@@ -70,7 +70,7 @@ pub(super) async fn show(State(desk): State<Desk>, Path(id): Path<String>) -> Re
             waits: kept.get(&row.id).map(|kept| match kept {
                 Kept::Held => "another transaction holds it, or a row that its closure needs",
                 Kept::Resting => "the database has refused its closure, which is tried again",
-                Kept::Disputed => "its key contradicts its row, and it waits for its key",
+                Kept::Waits(why) => waits(*why),
                 Kept::GivenUp => "it was given up",
             }),
         }))
@@ -86,13 +86,37 @@ pub(super) async fn close(State(desk): State<Desk>, Path(id): Path<String>) -> R
     Ok(answer(&id, requested))
 }
 
+/// What an order waits for.
+const fn waits(why: Why) -> &'static str {
+    match why {
+        Why::Disputed => "its key contradicts its row, and it waits for its key",
+        Why::Asked => "somebody is being asked whether it may be closed",
+        Why::Paid => "it is paid, says whoever was asked, and its row does not say so yet",
+        Why::Later => "whoever was asked whether it may be closed wants to be asked again",
+        Why::Unanswered => "whoever was asked whether it may be closed has not answered",
+        Why::Elsewhere => "another daemon asks whether it may be closed",
+    }
+}
+
 fn answer(id: &OrderId, requested: Requested) -> Response {
     let plain = |outcome| Answer { id: id.as_str().to_owned(), outcome, status: None, lateness_s: None, seconds_left: None, reason: None };
     let outcome = match requested {
-        Requested::Disputed(left) => {
+        Requested::Waits(Why::Disputed, left) => {
             let reason = Some("due by its row, but its key is to expire later, and it waits for that (orders.disputed)".into());
             let answer = Answer { seconds_left: Some(left.as_secs_f64()), reason, ..plain("disputed") };
             return later(StatusCode::CONFLICT, left, answer);
+        }
+        Requested::Waits(why, left) => {
+            let (status, outcome) = match why {
+                Why::Paid => (StatusCode::CONFLICT, "paid"),
+                Why::Later => (StatusCode::CONFLICT, "later"),
+                Why::Disputed | Why::Asked | Why::Unanswered | Why::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, "unanswered"),
+            };
+            return later(
+                status,
+                left,
+                Answer { seconds_left: Some(left.as_secs_f64()), reason: Some(waits(why).into()), ..plain(outcome) },
+            );
         }
         Requested::Paused => {
             let reason = Some("closing is paused (order-closer status)".into());
@@ -112,6 +136,10 @@ fn answer(id: &OrderId, requested: Requested) -> Response {
         Outcome::NotDue { remaining: None } => {
             let reason = Some("it has no deadline, and so is never due".into());
             (StatusCode::CONFLICT, Json(Answer { reason, ..plain(name) })).into_response()
+        }
+        Outcome::Unasked => {
+            let reason = Some("its deadline has moved since somebody was asked about it".into());
+            later(StatusCode::SERVICE_UNAVAILABLE, Duration::from_secs(1), Answer { reason, ..plain(name) })
         }
         Outcome::NotFound => (StatusCode::NOT_FOUND, Json(plain(name))).into_response(),
         Outcome::Locked { reason } => {

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    close::{Gate, Inbox, Kept},
+    close::{Gate, Inbox, Kept, Why},
     config::RULE,
     metric,
     order::OrderId,
@@ -37,6 +37,7 @@ struct Overdue {
     resting: u64,
     paused: u64,
     disputed: u64,
+    asked: u64,
     dead: u64,
     /// For how long the oldest open one has been, in microseconds.
     oldest: i64,
@@ -87,7 +88,8 @@ impl Overdues {
                 match kept.get(&row.id) {
                     Some(Kept::Held) => overdue.held += 1,
                     Some(Kept::Resting) => overdue.resting += 1,
-                    Some(Kept::Disputed) => overdue.disputed += 1,
+                    Some(Kept::Waits(Why::Disputed)) => overdue.disputed += 1,
+                    Some(Kept::Waits(_)) => overdue.asked += 1,
                     Some(Kept::GivenUp) => overdue.dead += 1,
                     None if self.gate.is_shut() => overdue.paused += 1,
                     None => {
@@ -123,6 +125,7 @@ impl Overdue {
             ("resting", self.resting),
             ("paused", self.paused),
             ("disputed", self.disputed),
+            ("asked", self.asked),
             ("dead", self.dead),
         ];
         for (state, orders) in states {

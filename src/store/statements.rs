@@ -51,6 +51,8 @@ pub(super) struct Statements<L> {
     pub(super) recent: Option<ById<L>>,
     /// In: ids. Out: their rows as last committed, also what the filter hides. Locks nothing.
     pub(super) look: L,
+    /// In: ids. Out: id, what the question before closing carries, and NULL. Locks nothing. Only where it carries something.
+    pub(super) asked: Option<L>,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. As the update of a closure, whatever their deadline.
@@ -86,6 +88,7 @@ impl<L> Statements<L> {
         let (orders, filter) = (&fragments.names.table, rule.filter_condition());
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
         let Fragments { hint, listed, .. } = fragments;
+        let asked = fragments.asked.as_ref().map(|object| format!("SELECT {id_text}, {object}, NULL FROM {orders}{hint} WHERE {listed}"));
         let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
         let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
         let page = |unpaid: &str, after: &str, within: &str| {
@@ -114,6 +117,7 @@ impl<L> Statements<L> {
             recent: fragments.recent.as_ref().map(|recent| ById::new::<D>(table, fragments, rule, &row, recent)).transpose()?,
             close_due: fragments.close_due.clone().map(|statement| D::list(table, statement)).transpose()?,
             look: D::list(table, look)?,
+            asked: asked.map(|statement| D::list(table, statement)).transpose()?,
             update_early: D::list(table, update(fragments, rule, "", ""))?,
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),

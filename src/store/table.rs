@@ -3,6 +3,7 @@
 mod transaction;
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
@@ -26,7 +27,7 @@ use crate::{
         zone::ServersZone,
     },
 };
-use transaction::{Open, number, rows};
+use transaction::{Open, asked, number, peek, rows};
 
 /// The fact that is the server's own zone.
 const ZONE: &str = "time zone";
@@ -248,6 +249,21 @@ impl<D: Dialect> Store for Table<D> {
     async fn look(&self, ids: &[OrderId]) -> Result<Vec<Row>> {
         let schema = self.schema();
         Ok(rows(&mut self.connections.read().await?, &schema.statements.look, ids, false).await?.rows)
+    }
+
+    async fn asked_about(&self, ids: &[OrderId]) -> Result<Vec<(Row, String)>> {
+        let schema = self.schema();
+        let mut session = self.connections.read().await?;
+        let rows = peek(&mut session, &schema.statements, ids).await?;
+        let mut carried = match &schema.statements.asked {
+            Some(statement) => asked(&mut session, statement, ids).await?,
+            None => HashMap::new(),
+        };
+        let with_columns = |row: Row| {
+            let columns = carried.remove(&row.id).unwrap_or_default().data;
+            (row, columns)
+        };
+        Ok(rows.into_iter().map(with_columns).collect())
     }
 
     fn zone_matters(&self) -> bool {

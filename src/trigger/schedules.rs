@@ -120,6 +120,10 @@ impl Store for Table {
         unimplemented!()
     }
 
+    async fn asked_about(&self, _ids: &[OrderId]) -> Result<Vec<(Row, String)>, StoreError> {
+        unimplemented!()
+    }
+
     async fn begin(&self, _limits: Limits) -> Result<Box<dyn Transaction>, StoreError> {
         unimplemented!()
     }

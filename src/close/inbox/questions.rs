@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::Inbox;
-use crate::{close::lanes::Stage, order::OrderId};
+use crate::{
+    close::{clearance::Why, lanes::Stage},
+    order::OrderId,
+};
 
 /// What keeps an overdue order from closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +18,8 @@ pub enum Kept {
     Held,
     /// The database has refused it, and it rests until its next try.
     Resting,
-    /// Its key contradicts its row.
-    Disputed,
+    /// It waits: its key contradicts its row, or somebody is asked about it.
+    Waits(Why),
     /// It was given up.
     GivenUp,
 }
@@ -56,7 +59,7 @@ impl Inbox {
         let mut kept: HashMap<_, _> =
             alone.map(|waiting| (waiting.pending.id.clone(), if waiting.held { Kept::Held } else { Kept::Resting })).collect();
         let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
-            Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
+            Stage::Waits(place) => Some(((*id).clone(), Kept::Waits(state.waits.why(*place)?))),
             Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
             Stage::Hinted | Stage::Open | Stage::Settled(_) => None,
         });
