@@ -81,6 +81,8 @@ pub enum Name {
     Outbox,
     /// Whether orders that need nothing of what is broken close on time
     Trouble,
+    /// How late orders close, and how soon a crowd, when somebody is asked before
+    Ask,
 }
 
 /// The databases.

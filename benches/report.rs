@@ -8,7 +8,8 @@ use crate::{
     machine::Machine,
     options::Options,
     scenarios::{
-        burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady, trouble::Trouble,
+        ask::Ask, burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady,
+        trouble::Trouble,
     },
     table::Table,
 };
@@ -110,6 +111,8 @@ pub struct Results {
     pub outbox: Option<Ran<Outbox>>,
     /// Trouble that stays where it is.
     pub trouble: Option<Ran<Trouble>>,
+    /// The question before closing.
+    pub ask: Option<Ran<Ask>>,
 }
 
 impl Results {
@@ -143,7 +146,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, ask } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -153,6 +156,7 @@ impl Results {
             recovery.as_ref().map(|ran| ran.chapter(folder)),
             outbox.as_ref().map(|ran| ran.chapter(folder)),
             trouble.as_ref().map(|ran| ran.chapter(folder)),
+            ask.as_ref().map(|ran| ran.chapter(folder)),
         ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();
         format!("# Benchmarks\n\nWritten by `make bench`.\n\n{}", chapters.join("\n\n"))

@@ -37,6 +37,7 @@ pub struct Shop {
     in_order: bool,
     records: bool,
     text_status: bool,
+    asks: Option<String>,
 }
 
 /// How a database says things.
@@ -51,9 +52,14 @@ impl Shop {
     /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
     /// quantity back.
     pub async fn open(database: Database, articles: Option<u32>) -> Self {
-        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false };
+        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false, asks: None };
         shop.reset(articles).await;
         shop
+    }
+
+    /// Somebody is asked before each closure, by these settings.
+    pub fn ask(&mut self, settings: String) {
+        self.asks = Some(settings);
     }
 
     /// Throws everything away and begins anew.
@@ -139,6 +145,9 @@ impl Shop {
         }
         if self.records {
             settings = settings.add(EVENTS);
+        }
+        if let Some(asks) = &self.asks {
+            settings = settings.add(asks);
         }
         match self.release("IN (:ids)") {
             Some(release) if self.in_order => settings.set("close.sql", vec![LOCK_IN_ORDER.to_owned(), release]),
