@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all compat bench build lint deny
+.PHONY: help demo test test-all compat bench build lint deny docs
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -23,7 +23,7 @@ FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connec
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
-	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl,the tests start private servers of their own)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl sqlite3=sqlite3,the tests start private servers of their own)
 	$(call if_installed,fmt,rustfmt,--check)
 	$(call if_installed,clippy,clippy,--all-targets -- -D warnings)
 	$(call with_servers,$(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
@@ -60,6 +60,13 @@ build: ## target/release/order-closer
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+
+# Pages link to files beside docs/, which are copied beside the book.
+docs: ## the documentation as a book, in target/book; needs mdbook
+	@command -v mdbook >/dev/null 2>&1 || { echo "mdbook is not installed: '$(CARGO) install mdbook --locked' installs it." >&2; exit 1; }
+	mdbook build
+	cp -r config examples redis.conf target/book/
+	@echo "The book begins at target/book/docs/index.html."
 
 deny: ## licences, sources, known weaknesses and doubles of all crates, as deny.toml has them; needs cargo-deny
 	$(CARGO) deny check

@@ -1,4 +1,4 @@
-//! The shop whose orders are closed: the tables of the README, filled by the hundred thousand.
+//! The shop whose orders are closed: the tables of the documentation, filled by the hundred thousand.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub const CLOSED: i64 = 4;
 /// What the inventory has of each article while nothing is reserved.
 const INITIAL_STOCK: i64 = 1_000_000;
 
-/// The README's statement for hot rows in PostgreSQL.
+/// The statement of docs/closing-sql.md for hot rows in PostgreSQL.
 const LOCK_IN_ORDER: &str =
     "SELECT sku FROM inventory WHERE sku IN (SELECT sku FROM order_items WHERE order_no IN (:ids)) ORDER BY sku FOR UPDATE";
 
@@ -78,7 +78,7 @@ impl Shop {
                 "DROP TABLE IF EXISTS orders; DROP TABLE IF EXISTS order_items; DROP TABLE IF EXISTS inventory;
                  CREATE TABLE orders (order_no bigint PRIMARY KEY, status {status} NOT NULL, expires_at {time} NOT NULL,
                      closed_at {time} NULL, closures integer NOT NULL);
-                 CREATE INDEX orders_unpaid ON orders {due};
+                 CREATE INDEX order_closer_due ON orders {due};
                  CREATE TABLE order_items (order_no bigint NOT NULL, sku bigint NOT NULL, quantity integer NOT NULL);
                  CREATE INDEX order_items_of ON order_items (order_no);
                  CREATE TABLE inventory (sku bigint PRIMARY KEY, available bigint NOT NULL);"
@@ -108,7 +108,7 @@ impl Shop {
         [("closed_at", self.dialect().now), ("closures", "closures + 1")]
     }
 
-    /// Has daemons lock the stock in a fixed order first, as the README advises where several change the same.
+    /// Has daemons lock the stock in a fixed order first, as docs/closing-sql.md advises where several change the same.
     #[must_use]
     pub fn in_order(self) -> Self {
         Self { in_order: true, ..self }
@@ -119,7 +119,7 @@ impl Shop {
         self.text_status = text;
     }
 
-    /// The statement of the README that gives back the stock of the orders whose number is `among`, such as `IN (:ids)`.
+    /// The statement of docs/closing-sql.md that gives back the stock of the orders whose number is `among`, such as `IN (:ids)`.
     pub fn release(&self, among: &str) -> Option<String> {
         let released = format!("(SELECT sku, sum(quantity) AS quantity FROM order_items WHERE order_no {among} GROUP BY sku) AS released");
         self.articles.map(|_| match self.database.kind {

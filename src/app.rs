@@ -1,43 +1,54 @@
 //! The daemon put together: connect, rehearse, start every room, wait for a signal, drain.
 //!
-//! The only room that knows all the others.
+//! The only room that knows all the others. Each rule has a [`line`] of its own, which starts as soon as its table fits:
+//! what is missing for one rule keeps none of the others waiting.
 
+mod line;
 mod opening;
+mod reload;
 mod serving;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::watch,
     task::JoinSet,
+    time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{Instrument, error, info, warn};
 
 pub use opening::open_and_rehearse;
+pub use reload::{Reader, Reread};
 
 use crate::{
-    ask::{Ahead, Ask, Parts},
-    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
-    config::Config,
-    ops::{Signals, Summaries},
+    close::Bounds,
+    config::{Config, Live, Loaded},
+    ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox,
     redis::Commands,
-    store::{self, Obstacle, Rehearsed, Store},
-    trigger::{
-        ClockWatch, Heart, KeyReader, Listener, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
-        compare_clocks,
-    },
+    store::Sharing,
+    trigger::{ClockWatch, Listener, Listening, compare_clocks},
+    watchdog,
 };
-use opening::wait_for_store;
+use line::{Common, Line, span_of};
+use opening::{Opened, Unfit, wait_for_store};
+use reload::{LiveRule, Reloading};
 use serving::Serving;
-
-/// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
-const PAGES: usize = 8;
-const LATER: usize = 65_536;
 
 /// How often the server's time zone is asked for.
 const ZONE_EVERY: Duration = Duration::from_mins(1);
+
+/// For how long a daemon that starts waits for all rules: one that does not fit its table is a mistake to be seen at once.
+const AT_START: Duration = Duration::from_secs(3);
+
+/// How often a rule that did not fit its table is tried again while others close orders.
+const UNFIT_AGAIN: Duration = Duration::from_mins(1);
 
 /// Why the daemon stopped, other than because it was asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,189 +67,174 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM or SIGINT. On SIGHUP it reads its configuration anew.
 ///
 /// # Errors
 /// Says why it can't begin, or that it was interrupted.
-pub async fn run(config: &Config) -> Result<(), RunError> {
-    let mut signals = Signals::new().map_err(|error| RunError::System(format!("signals can't be received: {error}")))?;
-    info!(
-        version = env!("CARGO_PKG_VERSION"), redis = %config.redis.url, database = %config.database.url, table = %config.orders.table,
-        "order-closer starts"
-    );
+pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
+    let config = &loaded.config;
+    let deaf = |error| RunError::System(format!("signals can't be received: {error}"));
+    let (mut signals, hangups) = (Signals::new().map_err(deaf)?, Hangups::new().map_err(deaf)?);
+    let rules = config.of_each_rule();
+    for config in &rules {
+        let _rule = span_of(config).entered();
+        info!(
+            version = env!("CARGO_PKG_VERSION"), redis = %config.redis.url, database = %config.database.url, table = %config.orders.table,
+            "order-closer starts"
+        );
+    }
     let serving = Serving::of(config)?;
-    let store = tokio::select! {
-        store = wait_for_store(config) => store?,
+    let manager = ServiceManager::of_environment(config.database.timeout.get());
+    let sharing = Sharing::between(rules.len());
+    let mut opening = JoinSet::new();
+    for config in rules {
+        let span = span_of(&config);
+        opening.spawn(manager.watchdog().watch("start", wait_for_store(config, sharing.clone(), manager.clone()).instrument(span)));
+    }
+    let first = tokio::select! {
+        first = opened_at_start(&mut opening) => first?,
         () = signals.next() => return Ok(()),
     };
-    info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
-    for Obstacle { what, fix, .. } in store.obstacles() {
-        warn!(reason = what, fix, "orders may never close");
-    }
-    match store::rehearse_on_an_order(store.as_ref()).await {
-        Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
-        Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
-        Rehearsed::Refused { id, reason, lacking: true } => {
-            let fix = store::lacking_rights(config).await.ok().map(|grants| grants.join(" ")).filter(|grants| !grants.is_empty());
-            error!(order = %id, reason, fix, "a closure was tried on this order, and what it lacks every order will lack");
+    let mut daemon = Daemon::start(config, serving, first, &manager).await?;
+    manager.ready();
+    let mut reloading = pin!(Reloading { hangups, read, manager: &manager, live: Arc::clone(&daemon.live) }.run(loaded));
+    loop {
+        tokio::select! {
+            () = signals.next() => break,
+            () = &mut reloading => {}
+            // Half a daemon would look alive to its service manager.
+            bug = daemon.broken() => return Err(bug),
+            Some(opened) = opening.join_next() => match opened.map_err(|error| RunError::Bug(error.to_string()))? {
+                Ok(opened) => daemon.add(opened)?,
+                Err(unfit) => {
+                    opening.spawn(manager.watchdog().watch("start", try_again(unfit, sharing.clone(), manager.clone())));
+                }
+            },
         }
-        Rehearsed::Refused { id, reason, lacking: false } => {
-            warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
-        }
     }
-    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
-    compare_clocks(store.as_ref(), &config.redis, &bounds).await;
-    let mut daemon = Daemon::start(config, serving, store, bounds)?;
-    tokio::select! {
-        () = signals.next() => {}
-        // Half a daemon would look alive to its service manager.
-        bug = daemon.broken() => return Err(bug),
-    }
+    manager.stopping().await;
     daemon.stop(config.shutdown.timeout.get(), &mut signals).await
 }
 
+/// Waits for the first rule, and a moment for all others.
+async fn opened_at_start(opening: &mut JoinSet<Result<Opened, Unfit>>) -> Result<Vec<Opened>, RunError> {
+    let mut all = Vec::new();
+    let mut until = Instant::now() + AT_START;
+    while !opening.is_empty() {
+        let next = if all.is_empty() { Ok(opening.join_next().await) } else { timeout_at(until, opening.join_next()).await };
+        let Ok(Some(opened)) = next else { break };
+        let opened = opened.map_err(|error| RunError::Bug(error.to_string()))?;
+        all.push(opened.map_err(|Unfit { config, reason }| {
+            RunError::Configuration(if config.which.is_one_of_several { format!("rule {}: {reason}", config.which.name) } else { reason })
+        })?);
+        until = until.max(Instant::now() + AT_START / 10);
+    }
+    Ok(all)
+}
+
+/// Says that a rule does not fit its table, and tries it again after a while: others close orders meanwhile.
+async fn try_again(Unfit { config, reason }: Unfit, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
+    let span = span_of(&config);
+    span.in_scope(|| error!(reason, again_in_s = UNFIT_AGAIN.as_secs(), "no order of this rule is closed: it does not fit its table"));
+    watchdog::waiting(tokio::time::sleep(UNFIT_AGAIN)).await;
+    wait_for_store(config, sharing, manager).instrument(span).await
+}
+
 /// Everything that runs.
+#[derive(Debug)]
 struct Daemon {
-    store: Arc<dyn Store>,
-    inbox: Arc<Inbox>,
-    summaries: Summaries,
-    stop: CancellationToken,
+    config: Config,
+    common: Common,
+    serving: Option<Serving>,
+    /// By the place of their tables, each with the name that the configuration has for it.
+    tables: BTreeMap<String, String>,
+    lines: Vec<Line>,
+    listening: watch::Sender<Vec<Listening>>,
+    summaries: watch::Sender<Vec<Summaries>>,
+    live: Arc<Mutex<reload::Live>>,
     workers: JoinSet<()>,
     others: JoinSet<()>,
 }
 
 impl Daemon {
-    fn start(config: &Config, serving: Option<Serving>, store: Arc<dyn Store>, bounds: Arc<Bounds>) -> Result<Self, RunError> {
+    async fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>, manager: &ServiceManager) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
-        let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
-        let stats = Arc::new(Stats::default());
+        let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         let stop = CancellationToken::new();
-        let keys = KeyReader::new(&config.redis.key_prefix, Arc::clone(&store));
-        let peers = Arc::new(Membership::default());
-        let outage = Arc::new(Outage::new(Arc::clone(&store)));
-        let witness = Witness::of(config, &store, &commands);
-        if let Some(witness) = &witness {
-            witness.greet();
-        }
-        let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
-        let (later, later_rx) = mpsc::channel(LATER);
         let (subscribed, subscribed_rx) = watch::channel(false);
-        let (closed, closed_rx) = watch::channel(());
-
-        let closer = Closer::within(Arc::clone(&store), Arc::clone(&bounds));
-        let pauses = PauseWatch::of(&store, &stop);
-        let gate = Arc::clone(&pauses.gate);
-        let passed = Clearances::default().and(witness.clone());
-        let asked = Parts {
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
+        let (listening, rules) = watch::channel(Vec::new());
+        let (closed, _) = watch::channel(());
+        let (summaries, told) = watch::channel(Vec::new());
+        let (sweep, settings) = Live::new(config.sweep.clone());
+        let live = reload::Live {
+            sweep,
             bounds: Arc::clone(&bounds),
-            gate: Arc::clone(&gate),
-            stats: Arc::clone(&stats),
-            share: Arc::clone(&peers) as Arc<dyn Share>,
-            before: Arc::new(passed.clone()),
+            rules: Vec::new(),
+            access: serving.as_ref().map(Serving::access),
+            relays: Vec::new(),
         };
-        let ask = config.close.ask.as_ref().map(|settings| Ask::new(settings, asked)).transpose().map_err(RunError::Configuration)?;
-        let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
-        let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
-        let worker = Worker {
-            inbox: Arc::clone(&inbox),
-            gate: Arc::clone(&gate),
-            clearance,
-            closer,
-            batch_size: config.close.batch_size,
-            later,
-            closed,
-            stats: Arc::clone(&stats),
-            outage: Arc::clone(&outage),
-            rejections: Arc::default(),
-            follow: Follow::Daemon,
-            stop: stop.clone(),
-        };
-        let turns = Arc::new(Turns::default());
-        let passes = Arc::new(Passes::default());
-        let look_ahead = LookAhead {
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
-            witness,
-            upcoming,
-            settings: config.sweep.clone(),
-            passes: Arc::clone(&passes),
-            turns: Arc::clone(&turns),
-            stop: stop.clone(),
-        };
-        let sweep = Sweep {
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
-            peers: Arc::clone(&peers),
-            bounds: Arc::clone(&bounds),
-            settings: config.sweep.clone(),
-            passes: Arc::clone(&passes),
-            turns,
-            stop: stop.clone(),
-        };
-        let pacer = Pacer::new(
-            (upcoming_rx, later_rx),
-            Arc::clone(&inbox),
-            Arc::clone(&peers),
-            (keys.clone(), commands.clone(), subscribed_rx.clone()),
-            stop.clone(),
-        )
-        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
-        let listener = Listener {
-            redis: config.redis.clone(),
-            keys,
-            inbox: Arc::clone(&inbox),
-            peers: Arc::clone(&peers),
-            stats: Arc::clone(&stats),
-            commands: commands.clone(),
-            subscribed,
-            stop: stop.clone(),
-        };
-
-        let clock =
-            ClockWatch { store: Arc::clone(&store), bounds, inbox: Arc::clone(&inbox), commands: commands.clone(), stop: stop.clone() };
-
-        let workers = worker.spawn(config.close.workers);
         let mut others = JoinSet::new();
-        others.spawn(pauses.run());
-        others.spawn(pacer.run());
-        if let Some(ask) = ask {
-            others.spawn(ask.run(stop.clone()));
-        }
-        others.spawn(look_ahead.run());
-        others.spawn(sweep.run());
-        others.spawn(clock.run());
-        others.spawn(listener.run());
-        if let Some(serving) = serving {
-            let parts = serving::Parts {
-                store: Arc::clone(&store),
-                inbox: Arc::clone(&inbox),
-                outage: Arc::clone(&outage),
-                gate: Arc::clone(&gate),
-                passes,
+        if let Some(Opened { store, .. }) = first.first() {
+            compare_clocks(store.as_ref(), &config.redis, &bounds).await;
+            let clock = ClockWatch {
+                store: Arc::clone(store),
+                bounds: Arc::clone(&bounds),
+                rules: rules.clone(),
                 commands: commands.clone(),
-                peers: Arc::clone(&peers),
-                subscribed: subscribed_rx.clone(),
-                requests,
+                stop: stop.clone(),
             };
-            serving.start(config, parts, &stop, &mut others);
+            others.spawn(clock.run());
         }
-        others.spawn(peers.run(Heart {
+        let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
+        others.spawn(listener.run());
+        others.spawn(manager.clone().tell(told, stop.clone()));
+        let common =
+            Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
+        let mut daemon = Self {
             config: config.clone(),
-            commands,
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
-            stats: Arc::clone(&stats),
-            outage,
-            gate: Arc::clone(&gate),
-            stop: stop.clone(),
-        }));
-        others.spawn(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run());
-        outbox::spawn(config, &store, &closed_rx, &stop, &mut others).map_err(RunError::Configuration)?;
-        let summaries = Summaries { gate, stats, inbox: Arc::clone(&inbox), store: Arc::clone(&store), subscribed: subscribed_rx };
-        others.spawn(summaries.clone().run(config.log.summary.get(), stop.clone()));
-        Ok(Self { store, inbox, summaries, stop, workers, others })
+            common,
+            serving,
+            tables: BTreeMap::new(),
+            lines: Vec::new(),
+            listening,
+            summaries,
+            live: Arc::new(Mutex::new(live)),
+            workers: JoinSet::new(),
+            others,
+        };
+        first.into_iter().try_for_each(|opened| daemon.add(opened))?;
+        Ok(daemon)
+    }
+
+    /// Starts a rule's line, and with the first rule of a table whoever tells of its closures.
+    fn add(&mut self, opened: Opened) -> Result<(), RunError> {
+        let (table, name) = (opened.store.outbox().orders_table(), opened.config.orders.table.to_string());
+        match self.tables.get(&table) {
+            None => {
+                let Common { closed, stop, .. } = &self.common;
+                let relays = outbox::spawn(&self.config, &opened.store, &closed.subscribe(), stop, &mut self.others);
+                self.live().relays.extend(relays.map_err(RunError::Configuration)?);
+                self.tables.insert(table, name);
+            }
+            Some(other) if *other == name => {}
+            Some(other) => {
+                return Err(RunError::Configuration(format!(
+                    "rule {}: orders.table is {name}, the same table that another rule calls {other}; write it alike in both, so that they                      can be told apart",
+                    opened.config.which.name
+                )));
+            }
+        }
+        let line = Line::start(opened, &self.common, self.serving.as_ref(), (&mut self.workers, &mut self.others))
+            .map_err(RunError::Configuration)?;
+        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
+        self.listening.send_modify(|rules| rules.push(line.listening.clone()));
+        self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn live(&self) -> MutexGuard<'_, reload::Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a part of the daemon to end, as none does unless it panics.
@@ -253,12 +249,14 @@ impl Daemon {
     /// Stops intake, lets batches in flight finish, and leaves.
     async fn stop(mut self, limit: Duration, signals: &mut Signals) -> Result<(), RunError> {
         info!("stopping; finishing what is in hand");
-        self.stop.cancel();
-        self.inbox.close();
+        self.common.stop.cancel();
+        self.lines.iter().for_each(Line::stop);
         let drained = async {
             while self.workers.join_next().await.is_some() {}
             while self.others.join_next().await.is_some() {}
-            self.store.close().await;
+            for line in &self.lines {
+                line.store.close().await;
+            }
         };
         let ended = tokio::select! {
             () = drained => Ok(()),
@@ -268,7 +266,7 @@ impl Daemon {
             }
             () = signals.next() => Err(RunError::Interrupted),
         };
-        self.summaries.at_the_end();
+        self.lines.iter().for_each(Line::sum_up);
         ended
     }
 }

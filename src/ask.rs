@@ -39,7 +39,7 @@ pub use answer::{Answer, read};
 
 use crate::{
     close::{Bounds, Clearance, Foresight, Gate, Inbox, Leave, Pending, Share, Stats, Why},
-    config::{self, RULE, Unanswered},
+    config::{self, RuleName, Unanswered},
     order::{OrderId, Row, Trigger, Verdict},
     store::{Store, StoreError},
 };
@@ -73,6 +73,8 @@ pub struct Ask {
 /// What it works with.
 #[derive(Debug)]
 pub struct Parts {
+    /// Whose orders they are.
+    pub rule: RuleName,
     /// The orders.
     pub store: Arc<dyn Store>,
     /// Where they wait.
@@ -129,8 +131,8 @@ impl Trial {
     ///
     /// # Errors
     /// Says which file of the settings can't be used, and why.
-    pub fn new(settings: &config::Ask) -> Result<Self, String> {
-        Receiver::new(RULE, settings).map(Self)
+    pub fn new(rule: &RuleName, settings: &config::Ask) -> Result<Self, String> {
+        Receiver::new(rule, settings).map(Self)
     }
 
     /// Asks; returns how long the answer took.
@@ -163,9 +165,9 @@ impl Ask {
         let state =
             State { book: Book::new(settings.batch, ahead + GOOD_FOR, max_wait), queue: Queue::new(settings.batch, settings.concurrency) };
         Ok(Arc::new(Self {
-            parts,
             ahead,
-            receiver: Receiver::new(RULE, settings)?,
+            receiver: Receiver::new(&parts.rule, settings)?,
+            parts,
             state: Mutex::new(state),
             queued: Notify::new(),
             answers: watch::Sender::new(()),

@@ -23,9 +23,9 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing::error;
 
 use crate::{
-    app::{self, RunError},
-    config::{Config, Span, load},
-    order::OrderId,
+    app::{self, Reread, RunError},
+    config::{Config, Loaded, Span, load},
+    order::{OrderId, Printable},
     redis::{Commands, RedisError},
     store::{OpenError, Store, StoreError},
     trigger::Witness,
@@ -213,14 +213,15 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));
     }
-    let loaded = load(arguments.file().as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    let file = arguments.file();
+    let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
     if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close(_)) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
     let settings = &loaded.config;
-    let _log = logs::start(&loaded)?;
+    let log = logs::start(&loaded)?;
     match arguments.command {
-        Command::Run => run(settings),
+        Command::Run => run(&loaded, file, log.level()),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, ttl } => runtime(1)?.block_on(arm::run(settings, &id, ttl)),
@@ -251,16 +252,46 @@ async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>
 }
 
 /// Runs the daemon, whose last word is a line of its log, as all its others are.
-fn run(settings: &Config) -> CommandResult {
+fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLevel) -> CommandResult {
     logs::log_panics();
-    let runtime = runtime(settings.close.workers + 2)?;
-    let ended = runtime.block_on(app::run(settings));
+    let workers: usize = loaded.config.of_each_rule().iter().map(|config| config.close.workers).sum();
+    let runtime = runtime(workers + 2)?;
+    let read = move || {
+        let loaded = load(file.as_deref())?;
+        let (filter, set_level) = (logs::filter(&loaded)?, Arc::clone(&set_level));
+        Ok(Reread { loaded, set_level: Box::new(move || set_level(filter)) })
+    };
+    let ended = runtime.block_on(app::run(loaded, Box::new(read)));
     // Threads that ask a silent name server are not waited for.
     runtime.shutdown_background();
     let Err(error) = ended else { return Ok(Exit::Done) };
     let Failure { exit, message } = error.into();
     error!(reason = message, exit = exit as u8, "order-closer can't go on");
     Ok(exit)
+}
+
+/// The settings as the rules have them that a command is about: the one that was named, or all.
+fn some_rules(config: &Config, name: Option<&str>) -> Result<Vec<Config>, Failure> {
+    let Some(name) = name else { return Ok(config.of_each_rule()) };
+    let found: Vec<Config> = config.of_each_rule().into_iter().filter(|config| config.which.name.as_str() == name).collect();
+    if found.is_empty() {
+        let message = format!("there is no rule {}; the configuration has {}", Printable(&format!("{name:?}")), names(config));
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(found)
+}
+
+/// The same for a command that is about one rule, which has to be named where there are several.
+fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
+    let mut rules = some_rules(config, name)?;
+    match (rules.pop(), rules.is_empty()) {
+        (Some(rule), true) => Ok(rule),
+        _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),
+    }
+}
+
+fn names(config: &Config) -> String {
+    config.rule_names().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads an order's id as somebody has written it.

@@ -5,12 +5,16 @@
 //! would be right and where the value was set. Unknown keys are errors.
 
 mod ask;
+mod changes;
 mod events;
 mod explain;
 mod http;
+mod key_prefix;
+mod live;
 mod load;
 mod optional;
 mod rule;
+mod rules;
 mod secret;
 mod statement;
 mod urls;
@@ -19,11 +23,15 @@ mod variables;
 mod verb;
 
 pub use ask::{Ask, Unanswered};
+pub use changes::{Changes, LIVE};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
+pub use key_prefix::KeyPrefix;
+pub use live::Live;
 pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
-pub use rule::{Names, RULE, Rule};
+pub use rule::{Names, Rival, Rule};
+pub use rules::{RuleName, RuleSettings, Which};
 pub use secret::Secret;
 pub use statement::{Rows, Statement};
 pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
@@ -57,6 +65,12 @@ pub struct Config {
     pub shutdown: Shutdown,
     /// What the daemon says.
     pub log: Log,
+    /// Several rules; none where the settings above say the only one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<RuleName, RuleSettings>,
+    /// Of which rule these settings are.
+    #[serde(skip)]
+    pub which: Which,
 }
 
 /// Where keys expire.
@@ -69,7 +83,7 @@ pub struct Redis {
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub ca_file: Option<PathBuf>,
     /// What stands before the id in an order's key.
-    pub key_prefix: String,
+    pub key_prefix: KeyPrefix,
     /// Which databases' notifications count.
     pub listen: Listen,
     /// Whether to add the missing flags to `notify-keyspace-events` when Redis lacks them.
@@ -88,7 +102,7 @@ pub enum Listen {
 
 impl Default for Redis {
     fn default() -> Self {
-        Self { url: RedisUrl::default(), ca_file: None, key_prefix: "order_".into(), listen: Listen::All, enable_notifications: true }
+        Self { url: RedisUrl::default(), ca_file: None, key_prefix: KeyPrefix::default(), listen: Listen::All, enable_notifications: true }
     }
 }
 
@@ -103,11 +117,13 @@ pub struct Database {
     pub time_zone: Option<TimeZone>,
     /// How long one statement, or the wait for a connection, may take.
     pub timeout: Span,
+    /// How many connections close orders; one of them for each rule that no other rule may use.
+    pub connections: usize,
 }
 
 impl Default for Database {
     fn default() -> Self {
-        Self { url: DatabaseUrl::default(), time_zone: None, timeout: Span::from_secs(10) }
+        Self { url: DatabaseUrl::default(), time_zone: None, timeout: Span::from_secs(10), connections: 10 }
     }
 }
 

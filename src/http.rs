@@ -8,7 +8,7 @@ mod orders;
 mod pause;
 mod server;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Json, Router,
@@ -26,6 +26,7 @@ pub use server::serve;
 
 use crate::{
     close::{Inbox, Requests},
+    config::{Live, Sweep},
     ops::{Measured, Readiness},
     store::Store,
 };
@@ -41,7 +42,7 @@ pub struct Desk {
     /// How many may read the database at the same time: look-ahead and sweep read over the same connections.
     pub readers: Arc<Semaphore>,
     /// What has been overdue for longer is left alone.
-    pub oldest: Option<Duration>,
+    pub sweep: Live<Sweep>,
     /// What works.
     pub readiness: Arc<Readiness>,
     /// What has been measured.

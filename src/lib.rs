@@ -18,6 +18,7 @@
 //! | room | what is in it |
 //! |---|---|
 //! | [`metric`] | what is measured: names, labels, meanings |
+//! | [`watchdog`] | whether every loop turns |
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
 //! | [`webhook`] | signed requests over HTTP |
@@ -27,7 +28,7 @@
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`ask`] | the question before closing: what the payment provider knows |
-//! | [`ops`] | signals, the lines that sum the daemon up, metrics, readiness |
+//! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
 //! | [`cli`] | the command line |
@@ -47,4 +48,5 @@ pub mod outbox;
 pub mod redis;
 pub mod store;
 pub mod trigger;
+pub mod watchdog;
 pub mod webhook;

@@ -16,18 +16,15 @@ mod migrations;
 mod pauses;
 mod pruner;
 mod relay;
+mod relays;
 mod states;
 mod targets;
 
-use std::{io, sync::Arc, thread};
+use std::sync::Arc;
 
-use futures::future::{BoxFuture, join_all};
-use tokio::{
-    sync::{oneshot, watch},
-    task::JoinSet,
-};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{error, warn};
 
 pub use audit::{Event, EventQuery, Pruned};
 pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Want};
@@ -38,13 +35,16 @@ pub use migrations::Migrated;
 pub use pauses::{Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time_for};
 pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
+pub use relays::{Plan, Relays};
 pub use states::{Note, State, TargetState};
 pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers};
 
 use crate::{
-    config::Config,
+    config::{Config, Events},
     store::{Outbox, Store, StoreError},
 };
+
+use relays::Common;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
@@ -58,75 +58,32 @@ pub fn spawn(
     closed: &watch::Receiver<()>,
     stop: &CancellationToken,
     running: &mut JoinSet<()>,
-) -> Result<(), String> {
+) -> Result<Option<Relays>, String> {
     let settings = &config.events;
-    let untold: Vec<&str> = settings.untold().collect();
-    if !untold.is_empty() {
-        warn!(targets = untold.join(", "), "events.enabled is false: nobody is told of further closures");
-    }
+    say_untold(settings);
     if !store.outbox().is_ready() {
         if store.outbox().version() > 0 {
             warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
         }
-        return Ok(());
+        return Ok(None);
     }
     if store.outbox().is_outdated() {
         error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
     }
     running.spawn(Pruner::new(Arc::clone(store), settings.keep.get(), stop.clone()).run());
     // What was recorded while events were enabled is still told.
-    let couriers = couriers(config)?;
-    let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));
-    let named = settings.targets().map(str::to_owned).collect();
-    let mut relays: Vec<BoxFuture<'static, ()>> = vec![Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
-    for courier in couriers {
-        let relay = Relay {
-            outbox: Arc::clone(&outbox),
-            courier,
-            retry: settings.retry.clone(),
-            closed: closed.clone(),
-            stop: stop.clone(),
-            grace: config.shutdown.timeout.get() / 2,
-        };
-        relays.push(Box::pin(relay.run()));
-    }
-    running.spawn(apart(relays)?);
-    Ok(())
+    let common = Common { store: Arc::clone(store), closed: closed.clone(), stop: stop.clone(), grace: config.shutdown.timeout.get() / 2 };
+    let (relays, ended) = Relays::start(Plan::of(config)?, common)?;
+    running.spawn(ended);
+    Ok(Some(relays))
 }
 
-/// Runs these on a thread of their own, and ends with them.
-fn apart(relays: Vec<BoxFuture<'static, ()>>) -> Result<impl Future<Output = ()>, String> {
-    let unable = |error: io::Error| format!("the thread that relays events can't start: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
-    let (ended, end) = oneshot::channel::<()>();
-    let run = move || {
-        runtime.block_on(join_all(relays));
-        // Threads that ask a silent name server are not waited for.
-        runtime.shutdown_background();
-        drop(ended);
-    };
-    thread::Builder::new().name("relays".into()).spawn(run).map_err(unable)?;
-    Ok(async move {
-        end.await.ok();
-    })
-}
-
-/// Says for whom events wait that the configuration does not name, and waits for the stop.
-async fn strangers(outbox: Arc<Outbox>, named: Vec<String>, stop: CancellationToken) {
-    match outbox.strangers(&named).await {
-        Ok(strangers) => {
-            for Backlog { target, waiting, dead, .. } in strangers {
-                warn!(
-                    to = target,
-                    waiting,
-                    dead,
-                    "events wait for a target that the configuration does not name; put it back, or run `order-closer targets drop` with its name"
-                );
-            }
-        }
-        Err(error) => debug!(%error, "what waits for targets that the configuration does not name can't be read"),
+/// Says whom nobody tells of closures, though the configuration names them.
+pub fn say_untold(settings: &Events) {
+    let untold: Vec<&str> = settings.untold().collect();
+    if !untold.is_empty() {
+        warn!(targets = untold.join(", "), "events.enabled is false: nobody is told of further closures");
     }
-    stop.cancelled().await;
 }
 
 impl Outbox {

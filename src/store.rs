@@ -44,19 +44,22 @@ pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
 pub(crate) use statement::Statement;
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{any::Any, collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::{
-    config::{Config, Database, DatabaseUrl, Events, Rule},
+    config::{Config, Database, DatabaseUrl, Events, Rule, RuleName},
     order::{IdKind, OrderId, Row},
 };
 
 /// An orders table in some database.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync {
+    /// The rule whose orders they are.
+    fn rule(&self) -> &RuleName;
+
     /// The type of the id column.
     fn id_kind(&self) -> IdKind;
 
@@ -123,6 +126,12 @@ pub trait Store: fmt::Debug + Send + Sync {
         Ok(self.count(Window::overdue(None)).await?.orders)
     }
 
+    /// An order that this rule and another one take, if there is one; of two rules the first by name asks. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn claimed_twice(&self) -> Result<Option<Claim>, StoreError>;
+
     /// Reads the database's clock.
     ///
     /// # Errors
@@ -182,8 +191,20 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// belong to the runtime that uses them first, and are closed when they are dropped.
     fn outbox_apart(&self, connections: usize) -> Outbox;
 
+    /// Records further closures for the targets of these settings; what is recorded stays as it is.
+    fn set_targets(&self, events: &Events);
+
     /// Closes all connections.
     async fn close(&self);
+}
+
+/// An order that two rules take, and so neither closes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The order.
+    pub id: OrderId,
+    /// The other rule.
+    pub rule: RuleName,
 }
 
 /// How a transaction waits for a lock that another transaction holds, before it gives up with [`StoreError::Locked`]. Rows
@@ -310,6 +331,28 @@ pub trait Transaction: Send {
     async fn rollback(self: Box<Self>);
 }
 
+/// The connections that the stores of several rules have in common: the first that is opened connects.
+#[derive(Debug, Clone)]
+pub struct Sharing {
+    rules: usize,
+    way: Arc<Mutex<Option<Box<dyn Any + Send + Sync>>>>,
+}
+
+impl Sharing {
+    /// For so many rules.
+    #[must_use]
+    pub fn between(rules: usize) -> Self {
+        Self { rules: rules.max(1), way: Arc::default() }
+    }
+}
+
+impl Default for Sharing {
+    /// With no other rule.
+    fn default() -> Self {
+        Self::between(1)
+    }
+}
+
 /// What a store is to be opened with.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -319,8 +362,8 @@ pub struct Settings {
     pub database: Database,
     /// What is recorded of closures.
     pub events: Events,
-    /// How many transactions close at the same time.
-    pub workers: usize,
+    /// What it has in common with the stores of other rules.
+    pub sharing: Sharing,
     /// How long a statement may take that only reads.
     pub reading: Duration,
 }
@@ -329,14 +372,20 @@ impl Settings {
     /// What the configuration says.
     #[must_use]
     pub fn of(config: &Config) -> Self {
-        let Config { database, events, close, .. } = config;
+        let Config { database, events, .. } = config;
         Self {
             rule: Arc::new(Rule::of(config)),
             database: database.clone(),
             events: events.clone(),
-            workers: close.workers,
+            sharing: Sharing::default(),
             reading: database.timeout.get(),
         }
+    }
+
+    /// The same with these connections.
+    #[must_use]
+    pub fn sharing(self, sharing: &Sharing) -> Self {
+        Self { sharing: sharing.clone(), ..self }
     }
 
     /// The same with statements that only read ended sooner, where that is sooner.

@@ -4,6 +4,7 @@
 //! All of them only offer ids to the [`crate::close::Inbox`]; none decides anything. Whatever one of them
 //! misses, the sweep finds. Where several instances run, [`Membership`] says which of them tries an order first.
 
+mod claims;
 mod clock;
 mod clock_watch;
 mod key;
@@ -24,9 +25,10 @@ mod wheel;
 mod witness;
 mod zone;
 
+pub use claims::{Claims, claimed_twice};
 pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use key::{KeyReader, NotAnOrder};
-pub use listener::{Listener, SessionEnd};
+pub use listener::{Listener, Listening, SessionEnd};
 pub use look_ahead::LookAhead;
 pub use membership::{Heart, Membership, first_edition_lives};
 pub use overdue::{left_alone, since};

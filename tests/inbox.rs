@@ -613,3 +613,17 @@ async fn only_so_many_are_asked_about_at_a_time() {
     assert_eq!(take(&inbox, 1_000).await.len(), 500, "what was cleared goes before what is not known");
     assert_eq!(put_off(&inbox, 1_000).await, 1_000, "and others take its place");
 }
+
+/// What has failed under the old ones goes on under the new ones.
+#[tokio::test(start_paused = true)]
+async fn retries_change_while_orders_wait() {
+    let inbox = inbox(10);
+    found(&inbox, 1);
+    let batch = inbox.take(1).await.expect("the inbox is open").orders;
+    settle(&inbox, batch[0].clone(), rejected());
+    inbox.set_retry(Retry { attempts: 2, ..retry() });
+    advance(Duration::from_secs(2)).await;
+    let group = alone(&inbox).await.expect("its time has come");
+    let last = settle(&inbox, group[0].clone(), rejected());
+    assert!(matches!(last.as_slice(), [Consequence::GivenUp(dead)] if dead.attempts == 2), "{last:?}");
+}

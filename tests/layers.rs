@@ -3,8 +3,9 @@
 use std::{fs, path::Path};
 
 /// From the bottom up; a room uses those before it.
-const ROOMS: [&str; 14] =
-    ["metric", "order", "config", "webhook", "store", "redis", "outbox", "close", "ask", "trigger", "ops", "http", "app", "cli"];
+const ROOMS: [&str; 15] = [
+    "metric", "watchdog", "order", "config", "webhook", "store", "redis", "outbox", "close", "ask", "trigger", "ops", "http", "app", "cli",
+];
 
 fn sources(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();

@@ -76,7 +76,7 @@ pub async fn run(options: &Options, progress: &Progress) -> FanIn {
 impl Figures for FanIn {
     const TITLE: &str = "Fan-in";
     const ABOUT: &str = "Several daemons on the same Redis and PostgreSQL, in a burst and at 2,000 orders a second; each order gives the stock of \
-        its item back, among 10,000 SKUs, whose rows are locked in a fixed order first, as the README advises. A look is an order that a daemon took up, whatever came of it; one per closure is no work wasted.";
+        its item back, among 10,000 SKUs, whose rows are locked in a fixed order first, as docs/closing-sql.md advises. A look is an order that a daemon took up, whatever came of it; one per closure is no work wasted.";
 
     fn tables(&self) -> Vec<Table> {
         let burst = format!("burst of {}, closures/s", grouped(self.orders.into()));

@@ -2,7 +2,7 @@
 //!
 //! Orders are in one database; what they reserve, and how they are paid, is in others, which no transaction of the first
 //! can reach. So these are told of closures by the webhook, and let go of what an order had: once, however often they are
-//! told, and also when they had not heard of the order yet. How to run it: the section "Try it with curl" of the README.
+//! told, and also when they had not heard of the order yet. How to run it: docs/try.md.
 
 mod orders;
 mod payments;

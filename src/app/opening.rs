@@ -6,14 +6,15 @@ use std::{
 };
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use tracing::{error, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
-    app::RunError,
     close::Reminder,
     config::Config,
-    store::{self, OpenError, Settings, Store, StoreError},
-    trigger::LONGEST_READ,
+    ops::ServiceManager,
+    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Sharing, Store, StoreError},
+    trigger::{LONGEST_READ, claimed_twice},
+    watchdog,
 };
 
 /// For how long a rehearsal is tried again that meets locks, and after which pause.
@@ -55,11 +56,26 @@ async fn try_to_open(config: &Config, settings: Settings) -> Result<Arc<dyn Stor
     }
 }
 
-/// The same, however long something is missing that can come: the database, a login, a table, a right.
+/// A rule whose table fits.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// The settings as this rule has them.
+    pub(super) config: Config,
+    pub(super) store: Arc<dyn Store>,
+}
+
+/// A rule that does not fit its table.
+#[derive(Debug)]
+pub(super) struct Unfit {
+    pub(super) config: Config,
+    pub(super) reason: String,
+}
+
+/// Opens a rule's store, however long something is missing that can come: the database, a login, a table, a right.
 ///
 /// # Errors
-/// [`RunError::Configuration`] with what no server can mend.
-pub(super) async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, RunError> {
+/// [`Unfit`] with what no server can mend.
+pub(super) async fn wait_for_store(config: Config, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
     let mut pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(200))
         .with_max_delay(Duration::from_secs(2))
@@ -68,14 +84,43 @@ pub(super) async fn wait_for_store(config: &Config) -> Result<Arc<dyn Store>, Ru
         .build();
     let mut waiting: Option<Waiting> = None;
     loop {
-        let error = match open(config, Settings::of(config).reading_within(LONGEST_READ)).await {
-            Ok(store) => return Ok(store),
+        manager.starting("waiting for the database");
+        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&sharing);
+        let error = match open(&config, settings).await {
+            Ok(store) => return examined(config, store).await,
             Err(error) => error,
         };
-        let Some(cure) = error.cure() else { return Err(RunError::Configuration(unmendable(&error))) };
+        let Some(cure) = error.cure() else { return Err(Unfit { reason: unmendable(&error), config }) };
         waiting.get_or_insert_with(Waiting::new).say(&error, cure);
-        tokio::time::sleep(pauses.next().unwrap_or_default()).await;
+        watchdog::waiting(tokio::time::sleep(pauses.next().unwrap_or_default())).await;
     }
+}
+
+/// Says what there is to say of a store before the first order is closed.
+async fn examined(config: Config, store: Arc<dyn Store>) -> Result<Opened, Unfit> {
+    if let Ok(Some(Claim { id, rule })) = claimed_twice(store.as_ref()).await {
+        let own = store.rule();
+        let reason = format!(
+            "the rules {own} and {rule} both take the order {id}, which neither would close; see that no row passes the filters of both"
+        );
+        return Err(Unfit { config, reason });
+    }
+    info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
+    for Obstacle { what, fix, .. } in store.obstacles() {
+        warn!(reason = what, fix, "orders may never close");
+    }
+    match store::rehearse_on_an_order(store.as_ref()).await {
+        Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
+        Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
+        Rehearsed::Refused { id, reason, lacking: true } => {
+            let fix = store::lacking_rights(&config).await.ok().map(|grants| grants.join(" ")).filter(|grants| !grants.is_empty());
+            error!(order = %id, reason, fix, "a closure was tried on this order, and what it lacks every order will lack");
+        }
+        Rehearsed::Refused { id, reason, lacking: false } => {
+            warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
+        }
+    }
+    Ok(Opened { config, store })
 }
 
 fn unmendable(error: &OpenError) -> String {

@@ -1,6 +1,12 @@
 //! The part of the daemon that answers over HTTP, where that is wanted: what is measured, what works, who may ask.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tokio::{
     runtime::Handle,
@@ -12,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Gate, Inbox, Outage, Requests},
-    config::Config,
+    config::{Config, Live, Sweep},
     http::{self, Access, Desk},
     ops::{Gauges, Measured, Overdues, Readiness},
     redis::Commands,
@@ -26,6 +32,8 @@ pub(super) struct Serving {
     address: SocketAddr,
     access: Access,
     measured: Measured,
+    /// Taken by whoever answers.
+    free: AtomicBool,
 }
 
 /// What there is to tell of.
@@ -39,6 +47,7 @@ pub(super) struct Parts {
     pub(super) peers: Arc<Membership>,
     pub(super) subscribed: watch::Receiver<bool>,
     pub(super) requests: Requests,
+    pub(super) sweep: Live<Sweep>,
 }
 
 impl Serving {
@@ -50,31 +59,46 @@ impl Serving {
         let Some(address) = config.http.listen.get() else { return Ok(None) };
         let access = Access::new(&config.http).map_err(RunError::Configuration)?;
         let measured = Measured::begin().map_err(RunError::System)?;
-        Ok(Some(Self { address, access, measured }))
+        Ok(Some(Self { address, access, measured, free: AtomicBool::new(true) }))
     }
 
-    /// Begins to serve.
-    pub(super) fn start(self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests } = parts;
-        let oldest = config.sweep.oldest.get();
+    /// Who may ask.
+    pub(super) fn access(&self) -> Access {
+        self.access.clone()
+    }
+
+    /// Tells of one more rule.
+    pub(super) fn add(&self, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
+        let Parts { store, inbox, outage, gate, passes, commands, peers, subscribed, requests, sweep } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
             outage: Arc::clone(&outage),
+            passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
             stop: stop.clone(),
         };
-        let overdues =
-            Overdues { store: Arc::clone(&store), inbox: Arc::clone(&inbox), gate: Arc::clone(&gate), oldest, stop: stop.clone() };
+        let overdues = Overdues {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
+            sweep: sweep.clone(),
+            stop: stop.clone(),
+        };
+        running.spawn(gauges.run());
+        running.spawn(overdues.run());
+        if !self.free.swap(false, Ordering::Relaxed) {
+            return;
+        }
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             outage,
             gate,
             passes,
-            looks_ahead: !config.sweep.ahead.get().is_zero(),
+            sweep: sweep.clone(),
             commands,
             peers,
             subscribed,
@@ -83,15 +107,13 @@ impl Serving {
         let desk = Desk {
             runtime: Handle::current(),
             readers: Arc::new(Semaphore::new(http::READERS)),
-            oldest,
+            sweep,
             readiness: Arc::new(readiness),
-            measured: self.measured,
+            measured: self.measured.clone(),
             requests: Arc::new(requests),
             store,
             inbox,
         };
-        running.spawn(gauges.run());
-        running.spawn(overdues.run());
-        running.spawn(http::serve(self.address, desk, self.access, stop.clone()));
+        running.spawn(http::serve(self.address, desk, self.access.clone(), stop.clone()));
     }
 }

@@ -12,7 +12,7 @@ use super::{
     queue::Question,
 };
 use crate::{
-    config,
+    config::{self, RuleName},
     order::rfc3339,
     webhook::{Address, Apart, Poster, reason},
 };
@@ -26,12 +26,12 @@ pub(super) struct Receiver {
     poster: Arc<Poster>,
     thread: Apart,
     timeout: Duration,
-    rule: &'static str,
+    rule: RuleName,
 }
 
 impl Receiver {
     /// As the settings of this rule have it.
-    pub(super) fn new(rule: &'static str, ask: &config::Ask) -> Result<Self, String> {
+    pub(super) fn new(rule: &RuleName, ask: &config::Ask) -> Result<Self, String> {
         let address = Address {
             setting: "close.ask".into(),
             url: &ask.url,
@@ -42,12 +42,12 @@ impl Receiver {
         };
         let thread = Apart::new("asker")?;
         let poster = Arc::new(thread.make(|| Poster::new(&address))?);
-        Ok(Self { poster, thread, timeout: ask.timeout.get(), rule })
+        Ok(Self { poster, thread, timeout: ask.timeout.get(), rule: rule.clone() })
     }
 
     /// Asks these questions; the answers come within the timeout, or not at all.
     pub(super) async fn ask(&self, questions: &[Question]) -> Result<HashMap<String, Answer>, String> {
-        let (body, poster, limit) = (body(self.rule, questions)?, Arc::clone(&self.poster), self.timeout);
+        let (body, poster, limit) = (body(self.rule.as_str(), questions)?, Arc::clone(&self.poster), self.timeout);
         let asking = async move {
             let late = || format!("no whole answer within {}", humantime::format_duration(limit));
             tokio::time::timeout(limit, post(&poster, body)).await.unwrap_or_else(|_| Err(late()))

@@ -14,7 +14,9 @@ pub(super) async fn run(config: &Config, id: &str, ttl: Span) -> CommandResult {
     if id.is_empty() {
         return Err(Failure::new(Exit::Usage, "the id is empty"));
     }
-    let key = format!("{}{id}", config.redis.key_prefix);
+    let Some(key) = config.redis.key_prefix.key(id) else {
+        return Err(Failure::new(Exit::Configuration, "orders of this rule have no keys: its key_prefix is \"none\""));
+    };
     let failed = |error: RedisError| {
         let Failure { exit, message } = error.into();
         Failure::new(exit, format!("{}: {message}", address(&config.redis)))

@@ -32,6 +32,7 @@ pub(super) async fn clearance(config: &Config, means: Means<'_>, asks: bool) -> 
         return Ok((Arc::new(passed.and(Some(Arc::new(WithoutAsking)))), None));
     }
     let parts = Parts {
+        rule: config.which.name.clone(),
         store: Arc::clone(means.store),
         inbox: Arc::clone(means.inbox),
         bounds: Arc::clone(means.bounds),

@@ -72,6 +72,7 @@ pub(super) fn line(event: &Event) -> String {
 #[derive(Debug, Serialize)]
 pub(super) struct Line<'e> {
     id: String,
+    rule: &'e str,
     #[serde(flatten)]
     closure: Closure<'e>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +81,7 @@ pub(super) struct Line<'e> {
 
 impl<'e> From<&'e Event> for Line<'e> {
     fn from(event: &'e Event) -> Self {
-        Self { id: event.id.to_string(), closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
+        Self { id: event.id.to_string(), rule: &event.rule, closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
     fs::File,
     io::{self, IsTerminal},
     os::{fd::AsFd, unix::fs::MetadataExt},
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,7 +22,10 @@ use tracing_subscriber::{
         FmtContext, FormatEvent, FormatFields,
         format::{DefaultFields, Writer},
     },
+    layer::SubscriberExt,
     registry::LookupSpan,
+    reload,
+    util::SubscriberInitExt,
 };
 
 use crate::{
@@ -40,36 +44,62 @@ const FLUSH: Duration = Duration::from_secs(1);
 const QUIET: &str = "warn,fred=warn,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
 
 /// The log while it is written; dropping it writes what is queued.
-#[derive(Debug)]
-pub(super) struct Log(Queue);
+pub(super) struct Log {
+    queue: Queue,
+    level: SetLevel,
+}
+
+/// Makes the log say as much as a filter lets through.
+pub(super) type SetLevel = Arc<dyn Fn(EnvFilter) + Send + Sync>;
+
+impl Log {
+    /// What changes how much it says.
+    pub(super) fn level(&self) -> SetLevel {
+        Arc::clone(&self.level)
+    }
+}
 
 impl Drop for Log {
     fn drop(&mut self) {
-        self.0.flush(FLUSH);
+        self.queue.flush(FLUSH);
     }
+}
+
+/// What lets through as much as is configured.
+///
+/// # Errors
+/// Says what is wrong with the setting.
+pub(super) fn filter(loaded: &Loaded) -> Result<EnvFilter, String> {
+    let level = &loaded.config.log.level;
+    let wrong = || {
+        let what = format!("is {}, which is not a filter such as \"info\" or \"order_closer=debug\"", quoted("log.level", level));
+        loaded.wrong("log.level", &what)
+    };
+    // A misspelt level would pass for the name of a module.
+    if level.split(',').any(|part| !part.contains(['=', '[', ']']) && part.trim().parse::<LevelFilter>().is_err()) {
+        return Err(wrong());
+    }
+    EnvFilter::builder().parse(format!("{QUIET},{level}")).map_err(|_| wrong())
 }
 
 /// Begins to log as configured.
 pub(super) fn start(loaded: &Loaded) -> Result<Log, Failure> {
-    let log = &loaded.config.log;
-    let wrong = || {
-        let what = format!("is {}, which is not a filter such as \"info\" or \"order_closer=debug\"", quoted("log.level", &log.level));
-        Failure::new(Exit::Configuration, loaded.wrong("log.level", &what))
-    };
-    // A misspelt level would pass for the name of a module.
-    if log.level.split(',').any(|part| !part.contains(['=', '[', ']']) && part.trim().parse::<LevelFilter>().is_err()) {
-        return Err(wrong());
-    }
-    let filter = EnvFilter::builder().parse(format!("{QUIET},{}", log.level)).map_err(|_| wrong())?;
+    let filter = filter(loaded).map_err(|message| Failure::new(Exit::Configuration, message))?;
     let queue =
         Queue::before(io::stderr()).map_err(|error| Failure::new(Exit::Software, format!("the log's thread can't start: {error}")))?;
-    let logger = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue.clone()).with_target(false);
-    match log.format {
-        LogFormat::Text if is_journal() => logger.with_ansi(false).fmt_fields(OnOneLine).map_event_format(WithPriority).init(),
-        LogFormat::Text => logger.with_ansi(io::stderr().is_terminal()).fmt_fields(OnOneLine).init(),
-        LogFormat::Json => logger.json().flatten_event(true).init(),
+    let (filter, handle) = reload::Layer::new(filter);
+    let registry = tracing_subscriber::registry().with(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(queue.clone()).with_target(false);
+    match loaded.config.log.format {
+        LogFormat::Text if is_journal() => {
+            registry.with(lines.with_ansi(false).fmt_fields(OnOneLine).map_event_format(WithPriority)).init();
+        }
+        LogFormat::Text => registry.with(lines.with_ansi(io::stderr().is_terminal()).fmt_fields(OnOneLine)).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true).with_span_list(false)).init(),
     }
-    Ok(Log(queue))
+    // Fails only when there is no log any more.
+    let level = Arc::new(move |filter| handle.reload(filter).unwrap_or_default());
+    Ok(Log { queue, level })
 }
 
 /// Makes panics errors of the log. What the runtime prints otherwise waits for whoever reads it.

@@ -1,12 +1,15 @@
 //! `order-closer pause`, `resume`, `status`: closing stops for a while, for every daemon, `reconcile` and `close`.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeSet, HashSet},
+    time::Duration,
+};
 
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, events::json, print},
-    config::{Config, RULE, Span},
+    cli::{CommandResult, Exit, Failure, events::json, one_rule, print},
+    config::{Config, Span},
     order::{Printable, rfc3339},
     outbox::{Pause, PauseStatus, Wanted, check_reason, time_for},
     store::{self, Outbox, Store, StoreError, Window},
@@ -15,7 +18,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 pub(super) struct Begin {
     /// The rule whose orders wait; all without.
-    #[arg(long, value_name = "NAME", value_parser = [RULE])]
+    #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// How long, such as 1h; until `resume` without.
     #[arg(long = "for", value_name = "TIME")]
@@ -28,7 +31,7 @@ pub(super) struct Begin {
 #[derive(Debug, clap::Args)]
 pub(super) struct End {
     /// The rule whose orders go on; all without.
-    #[arg(long, value_name = "NAME", value_parser = [RULE])]
+    #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Close what is overdue by now at so many orders a second, such as 100/s.
     #[arg(long, value_name = "N/s", value_parser = rate)]
@@ -48,38 +51,56 @@ fn rate(text: &str) -> Result<u32, String> {
 }
 
 pub(super) async fn begin(config: &Config, arguments: Begin) -> CommandResult {
-    let store = store::open(config).await?;
-    let outbox = tables(store.as_ref())?;
-    let (who, rule) = (who(), arguments.rule.unwrap_or_default());
+    let who = who();
     let length = arguments.length.map(Span::get);
-    outbox.pause(&Wanted { rule: &rule, reason: &arguments.reason, who: &who }, length, None).await?;
-    store.close().await;
+    for (config, rule) in wanted(config, arguments.rule.as_deref())? {
+        let store = store::open(&config).await?;
+        let wanted = Wanted { rule: &rule, reason: &arguments.reason, who: &who };
+        tables(store.as_ref())?.pause(&wanted, length, None).await?;
+        store.close().await;
+    }
     let until = arguments.length.map_or_else(|| "until `order-closer resume`".into(), |length| format!("for {length}"));
-    print(&format!("closing is paused {until}; every daemon honours that within a second"));
+    let what = arguments.rule.map_or_else(|| "closing".into(), |rule| format!("closing of the rule {rule}"));
+    print(&format!("{what} is paused {until}; every daemon honours that within a second"));
     Ok(Exit::Done)
 }
 
 pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
-    let store = store::open(config).await?;
-    let outbox = tables(store.as_ref())?;
-    let (who, rule) = (who(), arguments.rule.unwrap_or_default());
-    let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
-    let said = match arguments.rate {
-        None => match outbox.unpause(&wanted).await? {
+    let who = who();
+    let mut said = BTreeSet::new();
+    for (config, rule) in wanted(config, arguments.rule.as_deref())? {
+        let store = store::open(&config).await?;
+        let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
+        said.insert(resume(&config, store.as_ref(), &wanted, arguments.rate).await?);
+        store.close().await;
+    }
+    said.iter().for_each(|said| print(said));
+    Ok(Exit::Done)
+}
+
+async fn resume(config: &Config, store: &dyn Store, wanted: &Wanted<'_>, rate: Option<u32>) -> Result<String, Failure> {
+    let outbox = tables(store)?;
+    let Some(rate) = rate else {
+        return Ok(match outbox.unpause(wanted).await? {
             0 => "closing was not paused".into(),
             _ => "closing goes on".into(),
-        },
-        Some(rate) => {
-            let overdue = overdue(config, store.as_ref()).await?;
-            let length = time_for(overdue, rate);
-            outbox.pause(&wanted, Some(length), Some(rate)).await?;
-            let seconds = humantime::format_duration(Duration::from_secs(length.as_secs()));
-            format!("closing goes on, at {rate} orders a second for {seconds}: {overdue} are overdue")
-        }
+        });
     };
-    store.close().await;
-    print(&said);
-    Ok(Exit::Done)
+    let overdue = overdue(config, store).await?;
+    let length = time_for(overdue, rate);
+    outbox.pause(wanted, Some(length), Some(rate)).await?;
+    let seconds = humantime::format_duration(Duration::from_secs(length.as_secs()));
+    Ok(format!("closing goes on, at {rate} orders a second for {seconds}: {overdue} are overdue"))
+}
+
+/// Whose pauses are wanted: those of the rule that was named, or of all rules of each table.
+fn wanted(config: &Config, rule: Option<&str>) -> Result<Vec<(Config, String)>, Failure> {
+    if let Some(rule) = rule {
+        return Ok(vec![(one_rule(config, Some(rule))?, rule.to_owned())]);
+    }
+    let mut tables = HashSet::new();
+    let first_of_table = |config: &Config| tables.insert(config.orders.table.clone());
+    Ok(config.of_each_rule().into_iter().filter(first_of_table).map(|config| (config, String::new())).collect())
 }
 
 /// A rule as `status` prints it.
@@ -91,14 +112,21 @@ struct State {
 }
 
 pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
-    let store = store::open(config).await?;
-    let pause = store.outbox().pause_of_rule().await?;
-    let overdue = overdue(config, store.as_ref()).await?;
-    store.close().await;
-    let how = line(pause.as_ref());
-    let state = State { pause: pause.into(), overdue };
-    print(&if as_json { json(&state)? } else { format!("{RULE}: {how}; {overdue} orders overdue") });
-    Ok(if state.pause.paused { Exit::Unfinished } else { Exit::Done })
+    let mut exit = Exit::Done;
+    for config in config.of_each_rule() {
+        let store = store::open(&config).await?;
+        let pause = store.outbox().pause_of_rule().await?;
+        let overdue = overdue(&config, store.as_ref()).await?;
+        let rule = store.rule();
+        let said = format!("{rule}: {}; {overdue} orders overdue", line(pause.as_ref()));
+        let state = State { pause: PauseStatus::of(rule, pause), overdue };
+        store.close().await;
+        print(&if as_json { json(&state)? } else { said });
+        if state.pause.paused {
+            exit = Exit::Unfinished;
+        }
+    }
+    Ok(exit)
 }
 
 fn line(pause: Option<&Pause>) -> String {

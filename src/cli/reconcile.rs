@@ -27,6 +27,7 @@ use crate::{
     order::{OrderId, Printable, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
     trigger::{Pages, PauseWatch, accept_clock, compare_clocks, left_alone, since},
+    watchdog::Watchdog,
 };
 
 /// For how long orders that another transaction holds are tried again at the end, and how often they are asked after.
@@ -252,7 +253,8 @@ impl Pass {
             follow: Follow::Pass,
             stop: CancellationToken::new(),
         };
-        let workers = worker.spawn(config.close.workers);
+        let mut workers = JoinSet::new();
+        worker.spawn(config.close.workers, &Watchdog::default(), &mut workers);
         Self {
             store: Arc::clone(store),
             worker,

@@ -20,6 +20,7 @@ use crate::{
         inbox::Inbox,
     },
     order::Trigger,
+    watchdog,
 };
 
 /// How many tasks ask at the same time.
@@ -110,8 +111,8 @@ impl Asking {
 
 /// Asks about one batch after the other, until the inbox is closed.
 pub(super) async fn ask(inbox: Arc<Inbox>, clearance: Arc<dyn Clearance>, gate: Arc<Gate>, stop: CancellationToken) {
-    while let Some(batch) = inbox.take_to_ask().await {
-        if stop.run_until_cancelled(gate.pass(0)).await.is_none() {
+    while let Some(batch) = watchdog::waiting(inbox.take_to_ask()).await {
+        if watchdog::waiting(stop.run_until_cancelled(gate.pass(0))).await.is_none() {
             return;
         }
         inbox.asked(Sorted::by_asking(clearance.as_ref(), batch).await);

@@ -30,7 +30,7 @@ const DRIFT: i64 = 1_000;
 /// The bounds of one table's closures.
 #[derive(Debug, Default)]
 pub struct Bounds {
-    oldest: Option<Duration>,
+    oldest: Mutex<Option<Duration>>,
     clock: Mutex<Option<Known>>,
 }
 
@@ -54,7 +54,16 @@ impl Bounds {
     /// Leaves alone what has been overdue for longer than that.
     #[must_use]
     pub fn new(oldest: Option<Duration>) -> Self {
-        Self { oldest, clock: Mutex::default() }
+        Self { oldest: Mutex::new(oldest), clock: Mutex::default() }
+    }
+
+    /// Leaves alone what has been overdue for longer than that, from now on.
+    pub fn set_oldest(&self, oldest: Option<Duration>) {
+        *self.oldest.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        *self.oldest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Judges a row that was read after `asked`.
@@ -72,7 +81,7 @@ impl Bounds {
         let counted = self.counted(row.now, asked);
         let verdict = if counted == row.now { judge(unpaid, Some(row)) } else { judge(unpaid, Some(&Row { now: counted, ..row.clone() })) };
         if let Verdict::Close { overdue } = verdict
-            && self.oldest.is_some_and(|oldest| overdue > oldest)
+            && self.oldest().is_some_and(|oldest| overdue > oldest)
             && !is_by_name(trigger)
         {
             return Verdict::NotDue { remaining: None };

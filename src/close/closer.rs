@@ -26,7 +26,6 @@ use crate::{
         pace::Pace,
         transaction::{Failure, Way, lock_judge_update},
     },
-    config::RULE,
     metric,
     store::{LockWait, OpenError, Store, StoreError},
 };
@@ -177,7 +176,7 @@ impl Closer {
                 Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
                 Err(failure) => failure,
             };
-            metric::BATCH_FAILURES.add(1, &[RULE, failure.name()]);
+            metric::BATCH_FAILURES.add(1, &[self.store.rule().as_str(), failure.name()]);
             debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
             let error = match failure {
                 Failure::Database(fault) => return Ending::Unavailable { batch, fault },
@@ -240,10 +239,10 @@ impl Closer {
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
         let looked = if has_turn {
             let _all = timeout(TURN_PATIENCE, shared.turn.write()).await;
-            shared.pace.measured(batch.len(), run).await?
+            shared.pace.measured(self.store.rule(), batch.len(), run).await?
         } else {
             let _share = timeout(TURN_PATIENCE, shared.turn.read()).await;
-            shared.pace.measured(batch.len(), run).await?
+            shared.pace.measured(self.store.rule(), batch.len(), run).await?
         };
         shared.closures.remember(looked.iter().filter_map(|one| {
             let Outcome::Closed(closed) = &one.outcome else { return None };

@@ -25,7 +25,7 @@ mod questions;
 pub use questions::Kept;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -146,7 +146,7 @@ pub enum Consequence {
 pub struct Inbox {
     state: Mutex<State>,
     capacity: usize,
-    retry: Retry,
+    retry: RwLock<Retry>,
     arrived: Arc<Notify>,
     /// Shared with the crowd of hints in hand.
     crowd: Arc<()>,
@@ -167,7 +167,7 @@ impl Inbox {
         Self {
             state: Mutex::default(),
             capacity,
-            retry,
+            retry: RwLock::new(retry),
             arrived: Arc::default(),
             crowd: Arc::default(),
             alone: Notify::new(),
@@ -177,6 +177,11 @@ impl Inbox {
             idle: Notify::new(),
             sweep_wanted: Notify::new(),
         }
+    }
+
+    /// Orders that their database rejects from now on are tried again so; what rests already rests as long as it was told.
+    pub fn set_retry(&self, retry: Retry) {
+        *self.retry.write().unwrap_or_else(PoisonError::into_inner) = retry;
     }
 
     /// Offers an id of which nobody has read the row yet. What there is no space for is dropped.
@@ -298,9 +303,10 @@ impl Inbox {
     pub fn settle(&self, looked: Vec<Looked>) -> Vec<Consequence> {
         let now = Instant::now();
         let mut consequences = Vec::new();
+        let retry = self.retry.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut state = self.lock();
         for one in looked {
-            state.settle(one, &self.retry, now, &mut consequences);
+            state.settle(one, &retry, now, &mut consequences);
         }
         state.expire(now);
         self.tell_idle(&state);

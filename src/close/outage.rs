@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 use crate::{
     close::reminder::Reminder,
     store::{Store, StoreError},
+    watchdog,
 };
 
 /// The pause between two probes: what falls due when the database is back is late by no more than that.
@@ -61,11 +62,12 @@ impl Outage {
         let mut over = self.over.subscribe();
         tokio::select! {
             biased;
-            _ = over.changed() => {}
+            _ = watchdog::waiting(over.changed()) => {}
             _turn = self.prober.lock() => {
                 tokio::time::sleep(PAUSE).await;
                 while let Err(fault) = self.store.reach().await {
                     self.begin(orders, &fault);
+                    watchdog::turned();
                     tokio::time::sleep(PAUSE).await;
                 }
                 self.over.send_replace(());

@@ -14,7 +14,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    config::RULE,
+    config::RuleName,
     metric,
     store::{Limits, LockWait},
 };
@@ -97,11 +97,11 @@ impl Pace {
     }
 
     /// Runs a closure of so many orders, and learns from one that succeeds.
-    pub(super) async fn measured<T, E>(&self, orders: usize, closure: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    pub(super) async fn measured<T, E>(&self, rule: &RuleName, orders: usize, closure: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let began = Instant::now();
         let result = closure.await;
-        metric::BATCH_ORDERS.record(orders as f64, &[RULE]);
-        metric::BATCH_SECONDS.record(began.elapsed().as_secs_f64(), &[RULE]);
+        metric::BATCH_ORDERS.record(orders as f64, &[rule.as_str()]);
+        metric::BATCH_SECONDS.record(began.elapsed().as_secs_f64(), &[rule.as_str()]);
         if result.is_ok() {
             self.learn(orders, began.elapsed());
         }
@@ -132,7 +132,7 @@ mod tests {
             tokio::time::advance(took).await;
             Ok::<(), ()>(())
         };
-        assert_eq!(pace.measured(orders, closure).await, Ok(()));
+        assert_eq!(pace.measured(&RuleName::default(), orders, closure).await, Ok(()));
     }
 
     #[tokio::test(start_paused = true)]

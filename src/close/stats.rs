@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     close::outcome::{Looked, Outcome},
-    config::RULE,
+    config::RuleName,
     metric,
     order::Trigger,
 };
@@ -121,24 +121,31 @@ pub struct Done {
 /// Counts since the start, and since the last summary.
 #[derive(Debug)]
 pub struct Stats {
+    rule: RuleName,
     counts: Mutex<(Counts, Counts)>,
 }
 
 impl Default for Stats {
     fn default() -> Self {
-        Self { counts: Mutex::new((Counts::new(), Counts::new())) }
+        Self::of(&RuleName::default())
     }
 }
 
 impl Stats {
+    /// Those of a rule.
+    #[must_use]
+    pub fn of(rule: &RuleName) -> Self {
+        Self { rule: rule.clone(), counts: Mutex::new((Counts::new(), Counts::new())) }
+    }
+
     /// Counts how looks at orders ended.
     pub fn looked(&self, looked: &[Looked]) {
         self.both(|counts| looked.iter().for_each(|one| counts.add(one)));
         for Looked { pending, outcome } in looked {
             let trigger = pending.trigger.name();
-            metric::LOOKS.add(1, &[RULE, trigger, outcome.name()]);
+            metric::LOOKS.add(1, &[self.rule.as_str(), trigger, outcome.name()]);
             if let Outcome::Closed(closed) = outcome {
-                metric::LATENESS.record(closed.lateness.as_secs_f64(), &[RULE, trigger]);
+                metric::LATENESS.record(closed.lateness.as_secs_f64(), &[self.rule.as_str(), trigger]);
             }
         }
     }
@@ -146,7 +153,7 @@ impl Stats {
     /// Counts questions about orders that have ended with this answer.
     pub fn answered(&self, answer: &'static str, orders: u64) {
         self.both(|counts| *counts.summary.asked.entry(answer).or_default() += orders);
-        metric::ASKS.add(orders, &[RULE, answer]);
+        metric::ASKS.add(orders, &[self.rule.as_str(), answer]);
     }
 
     /// Counts one notification; `order` if its key named one.
@@ -155,19 +162,19 @@ impl Stats {
             summary.heard += 1;
             summary.ignored += u64::from(!order);
         });
-        metric::NOTIFICATIONS.add(1, &[RULE, if order { "order" } else { "foreign" }]);
+        metric::NOTIFICATIONS.add(1, &[self.rule.as_str(), if order { "order" } else { "foreign" }]);
     }
 
     /// Counts notifications that were lost.
     pub fn lost(&self, events: u64) {
         self.both(|counts| counts.summary.lost += events);
-        metric::NOTIFICATIONS.add(events, &[RULE, "lost"]);
+        metric::NOTIFICATIONS.add(events, &[self.rule.as_str(), "lost"]);
     }
 
     /// Counts a notification that was dropped.
     pub fn dropped(&self) {
         self.both(|counts| counts.summary.dropped += 1);
-        metric::NOTIFICATIONS.add(1, &[RULE, "dropped"]);
+        metric::NOTIFICATIONS.add(1, &[self.rule.as_str(), "dropped"]);
     }
 
     /// How many orders were closed since the start.

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{Instrument, debug, error, info, warn};
 
 use crate::{
     close::{
@@ -25,6 +25,7 @@ use crate::{
     order::{OrderId, Trigger},
     outbox::DeadOrder,
     store::{LockWait, StoreError},
+    watchdog::{self, Watchdog},
 };
 
 /// How many workers the lane `alone` has, each with a connection of its own.
@@ -106,27 +107,29 @@ pub struct Worker {
 
 impl Worker {
     /// Starts so many workers for batches, those of the lane `alone`, and those who ask about orders before their batches.
-    pub fn spawn(&self, workers: usize) -> JoinSet<()> {
-        let mut running = JoinSet::new();
+    pub fn spawn(&self, workers: usize, watchdog: &Watchdog, running: &mut JoinSet<()>) {
         for (lane, workers) in [(Lane::Shared, workers), (Lane::Alone, ALONE)] {
             let places = Arc::new(Semaphore::new(workers));
             for _ in 0..workers + SLOW_ONES {
-                running.spawn(self.clone().run(lane, Arc::clone(&places)));
+                running.spawn(watchdog.watch("worker", self.clone().run(lane, Arc::clone(&places))).in_current_span());
             }
         }
         for _ in 0..ASKERS {
-            running.spawn(asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance), Arc::clone(&self.gate), self.stop.clone()));
+            let ask = asking::ask(Arc::clone(&self.inbox), Arc::clone(&self.clearance), Arc::clone(&self.gate), self.stop.clone());
+            running.spawn(watchdog.watch("asker", ask).in_current_span());
         }
-        running
     }
 
     /// Works until the inbox is closed; a batch in hand is finished first.
     async fn run(self, lane: Lane, places: Arc<Semaphore>) {
         // Never closed.
-        while let Ok(place) = places.acquire().await {
+        while let Ok(place) = watchdog::waiting(places.acquire()).await {
             let taken = match lane {
-                Lane::Shared => self.inbox.take(self.gate.most(self.batch_size)).await.map(|batch| (batch, LockWait::Briefly)),
-                Lane::Alone => self.inbox.take_alone().await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
+                Lane::Shared => {
+                    let taken = watchdog::waiting(self.inbox.take(self.gate.most(self.batch_size))).await;
+                    taken.map(|batch| (batch, LockWait::Briefly))
+                }
+                Lane::Alone => watchdog::waiting(self.inbox.take_alone()).await.map(|(orders, wait)| (Batch { orders, crowd: None }, wait)),
             };
             // A crowd is in hand until its orders were looked at.
             let Some((Batch { orders: batch, crowd: _crowd }, wait)) = taken else { return };
@@ -141,7 +144,7 @@ impl Worker {
     /// Closes a batch, waiting while the database can't be used.
     async fn close(&self, mut batch: Vec<Pending>, lane: Lane, wait: LockWait) {
         loop {
-            let Some(waited) = self.stop.run_until_cancelled(self.gate.pass(batch.len())).await else {
+            let Some(waited) = watchdog::waiting(self.stop.run_until_cancelled(self.gate.pass(batch.len()))).await else {
                 // Their rows are unpaid still.
                 return;
             };

@@ -8,13 +8,14 @@ use figment::{
     value::Value,
 };
 
-use super::secret;
+use super::{rules, secret};
 
 /// The settings that can hold a secret.
 const SECRET: [&str; 5] = ["redis.url", "database.url", "events.webhooks", "close.ask", "http.token"];
 
 /// Whether a setting can hold a secret, or is a table around one that can, or below one.
 fn can_hold_a_secret(path: &str) -> bool {
+    let path = rules::within_rule(path);
     let is_within = |inner: &str, outer: &str| {
         outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };

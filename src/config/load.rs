@@ -13,7 +13,7 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use super::{Ask, Config, DatabaseUrl, Rule, Span, Webhook, explain::explain, secret, variables::Variables};
+use super::{Ask, Config, DatabaseUrl, Rule, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
@@ -26,7 +26,7 @@ pub struct Loaded {
     /// The settings.
     pub config: Config,
     /// All as it was written, with its secrets.
-    figment: Figment,
+    pub(super) figment: Figment,
     has_file: bool,
 }
 
@@ -66,8 +66,17 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
         None => File::read_if_there(default)?,
     };
     let has_file = file.is_some();
-    let set = file.map_or_else(Figment::new, |file| Figment::from(file)).merge(Variables);
-    let defaults = Serialized::defaults(defaults_beside(&set));
+    let file = file.map_or_else(Figment::new, |file| Figment::from(file));
+    let in_file = match file.find_value(rules::RULES) {
+        Ok(Value::Dict(_, rules)) => rules.into_keys().collect(),
+        Ok(_) | Err(_) => Vec::new(),
+    };
+    let set = file.merge(Variables);
+    let names = rules::named(&set, &in_file)?;
+    let mut defaults = defaults_beside(&set);
+    defaults.rules =
+        names.into_iter().map(|name| (name, RuleSettings { close: defaults.close.clone(), ..RuleSettings::default() })).collect();
+    let defaults = Serialized::defaults(defaults);
     let figment = set.join(defaults);
     let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
     let loaded = Loaded { config, figment, has_file };
@@ -86,6 +95,10 @@ fn defaults_beside(set: &Figment) -> Config {
     if let Ok(inbox) = set.extract_inner("close.inbox") {
         close.batch_size = close.batch_size.min(inbox).max(1);
     }
+    // Those of the lane `alone`, of what takes long, and of requests come on top.
+    if let Ok(workers) = set.extract_inner::<usize>("close.workers") {
+        defaults.database.connections = defaults.database.connections.max(workers.saturating_add(8));
+    }
     defaults
 }
 
@@ -99,6 +112,9 @@ impl Loaded {
         let mut settings = Vec::new();
         if let Ok(dict) = shown.extract::<Dict>() {
             self.flatten("", &Value::from(dict), &mut settings);
+        }
+        if !self.config.rules.is_empty() {
+            settings.retain(|setting| !rules::is_of_the_only_one(&setting.key));
         }
         settings
     }
@@ -133,39 +149,28 @@ impl Loaded {
     /// Checks what no single value can check for itself.
     fn validate(&self) -> Result<(), String> {
         self.refuse_misplaced_secrets()?;
-        let Config { close, sweep, orders, redis, events, .. } = &self.config;
-        let within = |key: &str, value: usize, min: usize, max: usize| {
-            if (min..=max).contains(&value) {
-                return Ok(());
-            }
-            Err(self.wrong(key, &format!("is {value}, and must be from {min} to {max}")))
-        };
-        within("close.batch_size", close.batch_size, 1, 5_000)?;
-        within("close.workers", close.workers, 1, 64)?;
-        within("close.inbox", close.inbox, close.batch_size, 10_000_000)?;
-        within("close.retry.attempts", close.retry.attempts as usize, 1, 1_000)?;
-        within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
-        within("sweep.page", sweep.page as usize, 10, 100_000)?;
+        self.config.refuse_overlaps().map_err(|(key, what)| self.wrong(&key, &what))?;
+        self.config.of_each_rule().iter().try_for_each(|config| self.validate_rule(config))?;
+        let Config { database, sweep, events, shutdown, log, .. } = &self.config;
+        self.within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
+        self.within("sweep.page", sweep.page as usize, 10, 100_000)?;
+        // Each rule has one of its own; the others are for whoever needs them.
+        self.within("database.connections", database.connections, self.config.rules.len().max(1) + 4, 1_000)?;
         for (key, span) in [
             ("sweep.every", sweep.every),
-            ("database.timeout", self.config.database.timeout),
-            ("shutdown.timeout", self.config.shutdown.timeout),
-            ("close.retry.initial", close.retry.initial),
-            ("close.retry.max", close.retry.max),
+            ("database.timeout", database.timeout),
+            ("shutdown.timeout", shutdown.timeout),
             ("events.keep", events.keep),
             ("events.retry.initial", events.retry.initial),
             ("events.retry.max", events.retry.max),
-            ("log.summary", self.config.log.summary),
+            ("log.summary", log.summary),
         ] {
-            if span.get().is_zero() {
-                return Err(self.wrong(key, "is 0s, and must be longer"));
-            }
+            self.longer_than_nothing(key, span)?;
         }
-        if self.config.database.timeout > LONGEST_STATEMENT {
-            return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", self.config.database.timeout)));
+        if database.timeout > LONGEST_STATEMENT {
+            return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", database.timeout)));
         }
         self.validate_webhooks()?;
-        self.validate_ask()?;
         if let Some(stream) = &events.stream {
             if stream.key.is_empty() {
                 return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
@@ -174,20 +179,45 @@ impl Loaded {
                 return Err(self.wrong("events.stream.max_len", "is 0; the stream would hold nothing"));
             }
         }
-        if redis.key_prefix.is_empty() {
-            return Err(self.wrong("redis.key_prefix", "is empty; every expired key would be taken for an order"));
-        }
+        Ok(())
+    }
+
+    /// The same of what each rule has of its own.
+    fn validate_rule(&self, config: &Config) -> Result<(), String> {
+        let Config { close, orders, which, .. } = config;
+        let key = |key: &str| if self.config.rules.is_empty() { key.to_owned() } else { format!("{}.{}.{key}", rules::RULES, which.name) };
+        self.within(&key("close.batch_size"), close.batch_size, 1, 5_000)?;
+        self.within(&key("close.workers"), close.workers, 1, 64)?;
+        self.within(&key("close.inbox"), close.inbox, close.batch_size, 10_000_000)?;
+        self.within(&key("close.retry.attempts"), close.retry.attempts as usize, 1, 1_000)?;
+        close.ask.iter().try_for_each(|ask| self.validate_ask(ask, key))?;
+        self.longer_than_nothing(&key("close.retry.initial"), close.retry.initial)?;
+        self.longer_than_nothing(&key("close.retry.max"), close.retry.max)?;
         if orders.unpaid.get().contains(&orders.closed) {
-            return Err(self.wrong("orders.closed", &format!("is {}, which orders.unpaid lists as unpaid", orders.closed.text())));
+            let what = format!("is {}, which orders.unpaid lists as unpaid", orders.closed.text());
+            return Err(self.wrong(&key("orders.closed"), &what));
         }
-        let rule = Rule::of(&self.config);
+        let rule = Rule::of(config);
         if rule.sets(&rule.status) {
-            return Err(self.wrong("orders.set", &format!("sets {}, the status column, which orders.closed sets already", orders.status)));
+            let what = format!("sets {}, the status column, which orders.closed sets already", orders.status);
+            return Err(self.wrong(&key("orders.set"), &what));
         }
         if rule.sets(&rule.id) {
-            return Err(self.wrong("orders.set", &format!("sets {}, the id column, by which what follows finds the order", orders.id)));
+            let what = format!("sets {}, the id column, by which what follows finds the order", orders.id);
+            return Err(self.wrong(&key("orders.set"), &what));
         }
         Ok(())
+    }
+
+    fn within(&self, key: &str, value: usize, min: usize, max: usize) -> Result<(), String> {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(self.wrong(key, &format!("is {value}, and must be from {min} to {max}")))
+    }
+
+    fn longer_than_nothing(&self, key: &str, span: Span) -> Result<(), String> {
+        if span.get().is_zero() { Err(self.wrong(key, "is 0s, and must be longer")) } else { Ok(()) }
     }
 
     fn validate_webhooks(&self) -> Result<(), String> {
@@ -210,26 +240,20 @@ impl Loaded {
         Ok(())
     }
 
-    fn validate_ask(&self) -> Result<(), String> {
-        let Some(Ask { secrets, secret_files, timeout, ahead, batch, concurrency, max_wait, .. }) = &self.config.close.ask else {
-            return Ok(());
-        };
+    /// Whoever a rule asks before it closes; `key` names its settings.
+    fn validate_ask(&self, ask: &Ask, key: impl Fn(&str) -> String) -> Result<(), String> {
+        let Ask { secrets, secret_files, timeout, ahead, batch, concurrency, max_wait, .. } = ask;
         if secrets.is_empty() && secret_files.is_empty() {
-            return Err(self.wrong("close.ask", "has no secrets; write secrets = [\"whsec_...\"], or secret_files"));
+            return Err(self.wrong(&key("close.ask"), "has no secrets; write secrets = [\"whsec_...\"], or secret_files"));
         }
-        for (key, value, most) in [("batch", *batch, 1_000), ("concurrency", *concurrency, 64)] {
-            if !(1..=most).contains(&value) {
-                return Err(self.wrong(&format!("close.ask.{key}"), &format!("is {value}, and must be from 1 to {most}")));
-            }
-        }
-        for (key, span) in [("timeout", timeout), ("max_wait", max_wait)] {
-            if span.get().is_zero() {
-                return Err(self.wrong(&format!("close.ask.{key}"), "is 0s, and must be longer"));
-            }
-        }
+        self.within(&key("close.ask.batch"), *batch, 1, 1_000)?;
+        self.within(&key("close.ask.concurrency"), *concurrency, 1, 64)?;
+        self.longer_than_nothing(&key("close.ask.timeout"), *timeout)?;
+        self.longer_than_nothing(&key("close.ask.max_wait"), *max_wait)?;
         let seen = self.config.sweep.ahead;
         if *ahead > seen {
-            return Err(self.wrong("close.ask.ahead", &format!("is {ahead}, and orders are seen no more than sweep.ahead before, {seen}")));
+            let what = format!("is {ahead}, and orders are seen no more than sweep.ahead before, {seen}");
+            return Err(self.wrong(&key("close.ask.ahead"), &what));
         }
         Ok(())
     }
@@ -354,6 +378,10 @@ impl Provider for File {
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Toml::string(&self.text).data()
+        let mut profiles = Toml::string(&self.text).data()?;
+        for settings in profiles.values_mut() {
+            rules::by_name(settings)?;
+        }
+        Ok(profiles)
     }
 }

@@ -4,17 +4,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{ColumnName, Config, Deadline, Statement, Status, TableName};
+use super::{ColumnName, Config, Deadline, KeyPrefix, Orders, RuleName, Statement, Status, TableName};
 
 /// Longer than any calendar, in microseconds, and still within an `i64` when it is added to a time of ours.
 const FOREVER: i64 = 9_000_000_000_000_000_000;
 
-/// The name of the rule, as metrics and paths have it: there is one.
-pub const RULE: &str = "orders";
-
 /// Which orders are closed, when, and what closing one does.
 #[derive(Debug, Clone)]
 pub struct Rule {
+    /// Its name.
+    pub name: RuleName,
+    /// Other rules that close orders of the same table in the same statuses.
+    pub rivals: Vec<Rival>,
     /// The table, schema-qualified if need be.
     pub table: TableName,
     /// The column with the id.
@@ -40,7 +41,41 @@ pub struct Rule {
     /// Columns that the question before closing carries.
     pub asked: Vec<ColumnName>,
     /// What stands before the id in an order's key.
-    pub key_prefix: String,
+    pub key_prefix: KeyPrefix,
+}
+
+/// Another rule that closes orders of the same table in the same statuses: what it takes, too, neither closes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rival {
+    /// Its name.
+    pub name: RuleName,
+    /// Its column with the status.
+    status: ColumnName,
+    /// The statuses of its orders.
+    unpaid: Vec<Status>,
+    /// Its filter.
+    pub(super) filter: Option<String>,
+}
+
+impl Rival {
+    /// What `other` takes of the orders of a rule; nothing where their statuses tell them apart.
+    pub(super) fn new(name: &RuleName, orders: &Orders, other: &Orders) -> Option<Self> {
+        let unpaid = other.unpaid.get();
+        let is_apart = orders.status == other.status && !unpaid.iter().any(|status| orders.unpaid.get().contains(status));
+        (!is_apart).then(|| Self {
+            name: name.clone(),
+            status: other.status.clone(),
+            unpaid: unpaid.to_vec(),
+            filter: other.filter.clone(),
+        })
+    }
+
+    /// The condition that it takes a row, which is no match where it is NULL.
+    fn takes(&self, names: &Names) -> String {
+        let statuses: Vec<String> = self.unpaid.iter().map(Status::literal).collect();
+        let filter = self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"));
+        format!("{} IN ({}){filter}", names.quoted(self.status.as_str()), statuses.join(", "))
+    }
 }
 
 /// The names of the table and its columns, quoted for one dialect.
@@ -75,6 +110,8 @@ impl Rule {
     pub fn of(config: &Config) -> Self {
         let orders = &config.orders;
         Self {
+            name: config.which.name.clone(),
+            rivals: config.which.rivals.clone(),
             table: orders.table.clone(),
             id: orders.id.clone(),
             status: orders.status.clone(),
@@ -119,29 +156,49 @@ impl Rule {
         self.deadline.plus.map_or(0, |plus| i64::try_from(plus.get().as_micros()).unwrap_or(FOREVER))
     }
 
-    /// The filter as one more condition, with its leading AND; on lines of its own, so that a comment in it ends there.
+    /// The filter as one more condition, with its leading AND; on lines of its own, so that a comment in it ends there. With it
+    /// the condition that no rival takes the row.
     #[must_use]
-    pub fn filter_condition(&self) -> String {
-        self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
+    pub fn filter_condition(&self, names: &Names) -> String {
+        self.filter_alone() + &self.by_no_rival(names)
     }
 
     /// The same in a form that no index serves, for statements that find their rows by id.
     #[must_use]
-    pub fn filter_by_row(&self) -> String {
-        self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND CASE WHEN (\n{filter}\n) THEN 1 END = 1"))
+    pub fn filter_by_row(&self, names: &Names) -> String {
+        let filter = self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND CASE WHEN (\n{filter}\n) THEN 1 END = 1"));
+        filter + &self.by_no_rival(names)
+    }
+
+    /// For each rival, but those before this rule by their names, the condition that it takes a row that this rule takes, too,
+    /// with its leading AND.
+    pub fn claims(&self, names: &Names) -> impl Iterator<Item = (&RuleName, String)> {
+        self.rivals
+            .iter()
+            .filter(|rival| rival.name > self.name)
+            .map(|rival| (&rival.name, format!("{} AND {}", self.filter_alone(), rival.takes(names))))
+    }
+
+    fn filter_alone(&self) -> String {
+        self.filter.as_ref().map_or_else(String::new, |filter| format!(" AND (\n{filter}\n)"))
+    }
+
+    fn by_no_rival(&self, names: &Names) -> String {
+        self.rivals.iter().map(|rival| format!(" AND CASE WHEN {} THEN 1 ELSE 0 END = 0", rival.takes(names))).collect()
     }
 
     /// All SQL of the user's that a closure runs, on lines of its own.
     #[must_use]
     pub fn written_sql(&self) -> String {
         let statements = self.close_sql.iter().map(|statement| statement.sql.as_str());
-        statements.chain(self.set.values().map(String::as_str)).chain(self.filter.as_deref()).collect::<Vec<_>>().join("\n")
+        let filters = self.rivals.iter().filter_map(|rival| rival.filter.as_deref()).chain(self.filter.as_deref());
+        statements.chain(self.set.values().map(String::as_str)).chain(filters).collect::<Vec<_>>().join("\n")
     }
 
     /// Whether the filter may look at more than its own row: a subquery and a function have parentheses.
     #[must_use]
     pub fn filter_looks_elsewhere(&self) -> bool {
-        self.filter.as_ref().is_some_and(|filter| filter.contains('('))
+        self.rivals.iter().filter_map(|rival| rival.filter.as_ref()).chain(&self.filter).any(|filter| filter.contains('('))
     }
 
     /// Whether `set` has this column, in whatever case: two of the databases don't tell names apart by it.

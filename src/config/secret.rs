@@ -62,8 +62,9 @@ pub(super) fn is_a(text: &str) -> Option<&'static str> {
 /// What a text is that stands at this setting and must not, because it would be shown there.
 pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let path = if let ["rules", _, rest @ ..] = path.as_slice() { rest } else { &path };
     let what = is_a(text)?;
-    match path.as_slice() {
+    match path {
         ["events", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
         ["redis" | "database", "url"] | ["events", "webhooks", _, "url"] | ["close", "ask", "url"] if webhook_secret(text).is_none() => {
             None

@@ -29,6 +29,17 @@ impl Span {
     }
 }
 
+/// In nanoseconds.
+const UNITS: [(&str, u128); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
 impl From<Duration> for Span {
     fn from(time: Duration) -> Self {
         Self(time)
@@ -73,9 +84,22 @@ impl From<Span> for String {
     }
 }
 
+/// As it is written in settings: "90d", "1h 30m". humantime counts months of 30.44 days.
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(f)
+        let mut rest = self.0.as_nanos();
+        if rest == 0 {
+            return f.write_str("0s");
+        }
+        let mut gap = "";
+        for (unit, length) in UNITS {
+            if rest >= length {
+                write!(f, "{gap}{}{unit}", rest / length)?;
+                gap = " ";
+            }
+            rest %= length;
+        }
+        Ok(())
     }
 }
 
@@ -167,6 +191,15 @@ impl Status {
         match self {
             Self::Integer(number) => number.to_string(),
             Self::Text(text) => text.clone(),
+        }
+    }
+
+    /// The status as SQL has it.
+    #[must_use]
+    pub fn literal(&self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Text(text) => format!("'{text}'"),
         }
     }
 }
@@ -274,7 +307,7 @@ impl fmt::Display for ColumnName {
 }
 
 /// A table's name, with its schema if one is given; taken as written, not folded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName {
     /// The schema (MySQL: the database), if one is given.

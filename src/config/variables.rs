@@ -10,6 +10,8 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
+use super::rules;
+
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
@@ -71,7 +73,7 @@ impl Variables {
             if !is_ours || text.is_empty() || is_service_link(&name) {
                 continue;
             }
-            let key = name[PREFIX.len()..].to_ascii_lowercase().replace("__", ".");
+            let key = rules::with_name(name[PREFIX.len()..].to_ascii_lowercase().replace("__", "."));
             if key != "config" {
                 let text = text.into_string().map_err(|_| format!("the environment variable {name} is not UTF-8"))?;
                 set.push((key, text));
@@ -89,7 +91,7 @@ impl Variables {
 
     /// The one that has a setting: its own, or that of a table it stands in.
     pub(super) fn with(key: &str) -> String {
-        let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").to_uppercase());
+        let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase());
         std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
             .map(variable)
             .find(|name| env::var_os(name).is_some_and(|text| text != OsStr::new("")))
@@ -111,7 +113,8 @@ impl Provider for Variables {
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
         let mut settings = Dict::new();
         for (key, text) in Self::set()? {
-            let value: Value = if TEXT.contains(&key.as_str()) || key.starts_with("orders.set.") {
+            let meaning = rules::within_rule(&key);
+            let value: Value = if TEXT.contains(&meaning) || meaning.starts_with("orders.set.") {
                 text.into()
             } else {
                 text.parse().unwrap_or_else(|never: Infallible| match never {})

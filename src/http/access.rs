@@ -1,6 +1,9 @@
 //! Who may ask what: without the token probes and metrics only.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use axum::{
     extract::{Request, State},
@@ -13,9 +16,9 @@ use subtle::ConstantTimeEq;
 use super::Refusal;
 use crate::config::{Http, Token};
 
-/// The token, if there is one.
+/// The token, if there is one. All clones have the same.
 #[derive(Debug, Clone)]
-pub struct Access(Option<Arc<Token>>);
+pub struct Access(Arc<RwLock<Option<Arc<Token>>>>);
 
 impl Access {
     /// As the configuration says, with its file read.
@@ -29,11 +32,21 @@ impl Access {
             (None, Some(file)) => Some(read(file).map_err(|what| format!("http.token_file: {} can't be used: {what}", file.display()))?),
             (None, None) => None,
         };
-        Ok(Self(token.map(Arc::new)))
+        Ok(Self(Arc::new(RwLock::new(token.map(Arc::new)))))
+    }
+
+    /// Takes the token of another: from now on it alone is valid.
+    pub fn replace(&self, by: &Self) {
+        let token = by.token();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    fn token(&self) -> Option<Arc<Token>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn admits(&self, request: &Request) -> Result<(), Refusal> {
-        let Some(token) = &self.0 else {
+        let Some(token) = self.token() else {
             let reason = "nothing of this is served without a token in the configuration (http.token_file)";
             return Err(Refusal::new(StatusCode::FORBIDDEN, reason));
         };

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Desk, Refusal, orders::unavailable};
 use crate::{
-    config::{RULE, Span},
+    config::{RuleName, Span},
     outbox::{PauseStatus, Wanted, check_reason, time_for},
     store::Window,
 };
@@ -35,7 +35,7 @@ struct End {
 
 pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let Begin { rule, length, reason } = read(&body)?;
-    let rule = known(rule)?;
+    let rule = known(desk.store.rule(), rule)?;
     check_reason(&reason).map_err(|what| Refusal::new(StatusCode::BAD_REQUEST, what))?;
     change(&desk, move |desk| async move {
         let wanted = Wanted { rule: &rule, reason: &reason, who: WHO };
@@ -46,14 +46,14 @@ pub(super) async fn begin(State(desk): State<Desk>, body: Bytes) -> Result<Json<
 
 pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<PauseStatus>, Refusal> {
     let End { rule, rate } = if body.is_empty() { End::default() } else { read(&body)? };
-    let rule = known(rule)?;
+    let rule = known(desk.store.rule(), rule)?;
     change(&desk, move |desk| async move {
         let wanted = Wanted { rule: &rule, reason: "resumed", who: WHO };
         let outbox = desk.store.outbox();
         match rate {
             Some(0) => Err(Refusal::new(StatusCode::BAD_REQUEST, "a rate is a whole number of orders a second, above 0")),
             Some(rate) => {
-                let overdue = desk.store.count(Window::overdue(desk.oldest)).await.map_err(unavailable)?.orders;
+                let overdue = desk.store.count(Window::overdue(desk.sweep.get().oldest.get())).await.map_err(unavailable)?.orders;
                 outbox.pause(&wanted, Some(time_for(overdue, rate)), Some(rate)).await.map_err(unavailable)
             }
             None => outbox.unpause(&wanted).await.map(drop).map_err(unavailable),
@@ -65,7 +65,7 @@ pub(super) async fn end(State(desk): State<Desk>, body: Bytes) -> Result<Json<Pa
 pub(super) async fn status(State(desk): State<Desk>) -> Result<Json<PauseStatus>, Refusal> {
     let store = Arc::clone(&desk.store);
     let pause = desk.read(async move { store.outbox().pause_of_rule().await }).await?.map_err(unavailable)?;
-    Ok(Json(pause.into()))
+    Ok(Json(PauseStatus::of(desk.store.rule(), pause)))
 }
 
 /// Changes something in our tables, and says how it is then.
@@ -85,9 +85,9 @@ fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {
         .map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, format!("the body is not what is taken here: {error}")))
 }
 
-fn known(rule: String) -> Result<String, Refusal> {
-    if rule.is_empty() || rule == RULE {
+fn known(known: &RuleName, rule: String) -> Result<String, Refusal> {
+    if rule.is_empty() || rule == known.as_str() {
         return Ok(rule);
     }
-    Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}; the only one is {RULE:?}")))
+    Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}; the only one is {known}")))
 }

@@ -8,12 +8,11 @@ use tracing::debug;
 
 use crate::{
     close::{Inbox, Outage, Why},
-    config::RULE,
     metric,
     ops::Measured,
     outbox::Counts,
     store::{Store, StoreError},
-    trigger::Membership,
+    trigger::{Membership, Passes},
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -33,6 +32,8 @@ pub struct Gauges {
     pub peers: Arc<Membership>,
     /// Whether the database can be used.
     pub outage: Arc<Outage>,
+    /// Whether look-ahead and sweep find it.
+    pub passes: Arc<Passes>,
     /// What waits for targets.
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
@@ -67,13 +68,13 @@ impl Gauges {
             ("asked", Why::ASKED.iter().map(|why| self.inbox.waits(*why)).sum()),
         ];
         for (state, orders) in states {
-            metric::WAITING.set(orders as f64, &[RULE, state]);
+            metric::WAITING.set(orders as f64, &[self.store.rule().as_str(), state]);
         }
         let (others, fit) = self.peers.seen();
-        metric::PEERS.set(others as f64, &[RULE]);
-        metric::FIT.set(f64::from(u8::from(fit)), &[RULE]);
+        metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
+        metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
         metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
-        metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts())), &[]);
+        metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts() && !self.passes.are_unreachable())), &[]);
     }
 
     async fn count_events_once(&self) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use tracing::debug;
 
 use crate::{
     close::{Gate, Inbox, Kept, Why},
-    config::RULE,
+    config::{Live, Sweep},
     metric,
     order::OrderId,
     store::{Store, StoreError, Window},
@@ -53,7 +53,7 @@ pub struct Overdues {
     /// Whether closing is paused.
     pub gate: Arc<Gate>,
     /// What has been overdue for longer is left alone.
-    pub oldest: Option<Duration>,
+    pub sweep: Live<Sweep>,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -69,7 +69,7 @@ impl Overdues {
         loop {
             let began = Instant::now();
             match tokio::time::timeout(LIMIT, self.count()).await {
-                Ok(Ok(overdue)) => overdue.publish(),
+                Ok(Ok(overdue)) => overdue.publish(self.store.rule().as_str()),
                 Ok(Err(error)) => debug!(%error, "overdue orders were not counted"),
                 Err(_) => debug!(limit_s = LIMIT.as_secs(), "overdue orders were not counted in time"),
             }
@@ -79,7 +79,7 @@ impl Overdues {
     }
 
     async fn count(&self) -> Result<Overdue, StoreError> {
-        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.oldest), PAGE);
+        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.sweep.get().oldest.get()), PAGE);
         let (mut overdue, mut seen) = (Overdue::default(), 0);
         while let Some(page) = pages.next().await? {
             let ids: HashSet<&OrderId> = page.rows.iter().map(|row| &row.id).collect();
@@ -107,18 +107,23 @@ impl Overdues {
     }
 
     async fn count_old_ones(&self) {
-        let Some(oldest) = self.oldest else { return };
+        let mut sweep = self.sweep.clone();
         loop {
-            if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
-                metric::OVERDUE.set(old.orders.min(MOST as u64) as f64, &[RULE, "old"]);
+            match sweep.get().oldest.get() {
+                None => metric::OVERDUE.set(0.0, &[self.store.rule().as_str(), "old"]),
+                Some(oldest) => {
+                    if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
+                        metric::OVERDUE.set(old.orders.min(MOST as u64) as f64, &[self.store.rule().as_str(), "old"]);
+                    }
+                }
             }
-            tokio::time::sleep(OLD_EVERY).await;
+            tokio::time::timeout(OLD_EVERY, sweep.changed()).await.unwrap_or_default();
         }
     }
 }
 
 impl Overdue {
-    fn publish(&self) {
+    fn publish(&self, rule: &str) {
         let states = [
             ("open", self.open),
             ("held", self.held),
@@ -129,9 +134,9 @@ impl Overdue {
             ("dead", self.dead),
         ];
         for (state, orders) in states {
-            metric::OVERDUE.set(orders as f64, &[RULE, state]);
+            metric::OVERDUE.set(orders as f64, &[rule, state]);
         }
-        metric::OLDEST_OVERDUE.set(self.oldest as f64 / 1e6, &[RULE]);
-        metric::SAMPLED.now(&[RULE]);
+        metric::OLDEST_OVERDUE.set(self.oldest as f64 / 1e6, &[rule]);
+        metric::SAMPLED.now(&[rule]);
     }
 }

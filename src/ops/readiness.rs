@@ -10,6 +10,7 @@ use tokio::{
 
 use crate::{
     close::{Gate, Inbox, Outage},
+    config::{Live, Sweep},
     redis::Commands,
     store::Store,
     trigger::{Membership, Pass, Passes},
@@ -35,7 +36,7 @@ pub struct Readiness {
     /// When look-ahead and sweep ended well.
     pub passes: Arc<Passes>,
     /// Whether there is a look-ahead.
-    pub looks_ahead: bool,
+    pub sweep: Live<Sweep>,
     /// What Redis refuses.
     pub commands: Commands,
     /// Who else is there.
@@ -72,7 +73,8 @@ impl Readiness {
         note(&mut missing, !has_begun, "the table has not been looked at yet");
         note(&mut missing, self.inbox.refuses_all(), "the database refuses every order");
         note(&mut degraded, self.gate.is_shut(), "closing is paused: order-closer status");
-        let is_stale = self.looks_ahead && last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
+        let looks_ahead = !self.sweep.get().ahead.get().is_zero();
+        let is_stale = looks_ahead && last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
         note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
         note(&mut degraded, !*self.subscribed.borrow(), "no keyspace notifications; orders are closed by their rows alone");
         note(&mut degraded, !self.commands.troubles().is_empty(), "Redis can't be used, or refuses commands");

@@ -1,4 +1,4 @@
-//! The signals that end the daemon.
+//! The signals that end the daemon, and the one on which it reads its configuration anew.
 
 use std::{
     io,
@@ -38,6 +38,27 @@ impl Signals {
                 self.last = Some(Instant::now());
                 return;
             }
+        }
+    }
+}
+
+/// SIGHUP.
+#[derive(Debug)]
+pub struct Hangups(Signal);
+
+impl Hangups {
+    /// Begins to listen: from now on that signal ends nothing.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(signal(SignalKind::hangup())?))
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The line that sums the daemon up, every `log.summary` and at the end.
+//! The lines that sum the daemon up: in the log every `log.summary` and at the end, and for the service manager.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,9 +7,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
-    close::{Gate, Inbox, Stats, Summary, Why},
+    close::{Gate, Inbox, Outage, Stats, Summary, Why},
     order::Trigger::{Expired, Pacer, Sweep},
     store::Store,
+    trigger::Passes,
 };
 
 /// How long the count of dead letters may take.
@@ -24,6 +25,10 @@ pub struct Summaries {
     pub inbox: Arc<Inbox>,
     /// Whether closing is paused.
     pub gate: Arc<Gate>,
+    /// Whether the database can be used.
+    pub outage: Arc<Outage>,
+    /// How look-ahead and sweep ended.
+    pub passes: Arc<Passes>,
     /// What was given up.
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
@@ -42,6 +47,26 @@ impl Summaries {
     /// Sums up all since the start.
     pub fn at_the_end(&self) {
         self.log(&self.stats.total(), None, "order-closer stopped");
+    }
+
+    /// How the daemon is, in a few words.
+    pub fn line(&self) -> String {
+        let state = if self.store.halted().borrow().is_some() {
+            "closing is stopped: the server's time zone has changed"
+        } else if self.outage.lasts() {
+            "no order can be closed: the database is away or refuses"
+        } else if self.passes.fail() {
+            "no order can be found: the table can't be read"
+        } else if self.inbox.refuses_all() {
+            "no order can be closed: the database refuses each"
+        } else if self.gate.is_shut() {
+            "closing is paused"
+        } else {
+            "closing orders"
+        };
+        let deaf = if *self.subscribed.borrow() { "" } else { "; no keyspace notifications" };
+        let held = self.inbox.held().map_or(0, |(orders, _)| orders);
+        format!("{state}; {} closed, {} waiting, {held} held{deaf}", self.stats.closed(), self.inbox.waiting())
     }
 
     /// How many orders are dead letters; nothing where that can't be known.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::Result;
 use crate::{
+    config::RuleName,
     order::OrderId,
     store::{Fields, Link, Outbox, finish, listed, unexpected},
 };
@@ -16,6 +17,8 @@ use crate::{
 pub struct Event {
     /// The event's id: the idempotency key of every delivery.
     pub id: Uuid,
+    /// The rule that closed its order.
+    pub rule: String,
     /// The order.
     pub order_id: String,
     /// Its deadline, in microseconds since 1970 UTC.
@@ -43,6 +46,8 @@ pub struct Event {
 pub struct EventQuery {
     /// This event only.
     pub id: Option<Uuid>,
+    /// Those of this rule only.
+    pub rule: Option<RuleName>,
     /// Those of this order only.
     pub order: Option<OrderId>,
     /// Those that are no older than this.
@@ -67,7 +72,8 @@ pub struct Pruned {
 /// The columns of [`event`], of a table called e.
 pub(super) fn columns(outbox: &Outbox) -> String {
     format!(
-        "CAST(e.id AS CHAR(36)), e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}, {answer}",
+        "CAST(e.id AS CHAR(36)), {rule}, e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}, {answer}",
+        rule = outbox.rule_of_event(),
         data = outbox.words.data_text,
         traceparent = outbox.traceparent(),
         answer = outbox.answer()
@@ -77,6 +83,7 @@ pub(super) fn columns(outbox: &Outbox) -> String {
 pub(super) fn event(fields: &mut Fields) -> Result<Event> {
     Ok(Event {
         id: uuid(&fields.text()?)?,
+        rule: fields.text()?,
         order_id: fields.text()?,
         deadline: fields.integer()?,
         closed_at: fields.integer()?,
@@ -112,6 +119,9 @@ impl Outbox {
         if let Some(order) = &query.order {
             conditions.push("e.order_id = ?2".to_owned());
             values.push(order.as_str().into());
+        }
+        if let Some(rule) = &query.rule {
+            conditions.push(format!("{} = '{rule}'", self.rule_of_event()));
         }
         if let Some(id) = query.id {
             conditions.push(format!("e.id = '{id}'"));

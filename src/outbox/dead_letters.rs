@@ -77,10 +77,15 @@ impl Outbox {
 
     async fn bury_in(&self, link: &mut dyn Link, orders: &[DeadOrder]) -> Result<()> {
         let words = &self.words;
+        let (column, rule, update) = if self.has_rules() {
+            (", rule", format!(", '{}'", self.rule()), format!(", rule = '{}'", self.rule()))
+        } else {
+            ("", String::new(), String::new())
+        };
         // In: ?1 the order, ?2 how often it was tried, ?3 the error. Out: one row. Locks it.
         let bury = words.statement(&format!(
-            "INSERT INTO {} (orders_table, order_id, attempts, failed_at, error, dropped) VALUES ({}, ?1, ?2, {now}, ?3, 0) \
-             {} attempts = ?2, failed_at = {now}, error = ?3",
+            "INSERT INTO {} (orders_table, order_id, attempts, failed_at, error, dropped{column}) VALUES ({}, ?1, ?2, {now}, ?3, 0{rule}) \
+             {} attempts = ?2, failed_at = {now}, error = ?3{update}",
             words.dead_letters(),
             words.orders_table,
             words.or_update,
@@ -136,7 +141,7 @@ impl Outbox {
             "SELECT {}, dropped, attempts, failed_at, error FROM {} WHERE {}{} ORDER BY order_id LIMIT ?1",
             words.dead_id,
             words.dead_letters(),
-            words.ours(""),
+            self.ours_by_rule(""),
             id.map(|_| format!(" AND order_id{compared}")).unwrap_or_default()
         ));
         let mut values = vec![limit.into()];
@@ -174,10 +179,11 @@ impl Outbox {
         let words = &self.words;
         // Out: the number of dead orders, and of dead events for each target.
         let counts = words.statement(&format!(
-            "SELECT COUNT(*) FROM {} WHERE {ours} AND dropped = 0 UNION ALL SELECT COUNT(*) FROM {} WHERE {ours} AND due_at IS NULL",
+            "SELECT COUNT(*) FROM {} WHERE {} AND dropped = 0 UNION ALL SELECT COUNT(*) FROM {} WHERE {} AND due_at IS NULL",
             words.dead_letters(),
+            self.ours_by_rule(""),
             words.deliveries(),
-            ours = words.ours("")
+            words.ours("")
         ));
         let mut count = 0;
         for mut fields in self.backend.read().await?.fetch(&counts, &[]).await? {
@@ -198,7 +204,7 @@ impl Outbox {
             "SELECT {} FROM {} WHERE {}{} ORDER BY order_id LIMIT ?1",
             words.dead_id,
             words.dead_letters(),
-            words.ours(""),
+            self.ours_by_rule(""),
             if after.is_some() { " AND order_id > ?2" } else { "" }
         ));
         let mut values = vec![i64::from(limit).into()];
@@ -227,7 +233,7 @@ impl Outbox {
             "SELECT {} FROM {} WHERE {} AND dropped = 0 ORDER BY order_id LIMIT ?1",
             words.dead_id,
             words.dead_letters(),
-            words.ours("")
+            self.ours_by_rule("")
         ));
         let some = self.backend.read().await?.fetch(&some, &[i64::from(limit).into()]).await?;
         let some = some.into_iter().map(|mut fields| order(&mut fields)).collect::<Result<Vec<_>>>()?;
@@ -252,7 +258,7 @@ impl Outbox {
     }
 
     fn revive_orders(&self) -> String {
-        format!("DELETE FROM {} WHERE {}", self.words.dead_letters(), self.words.ours(""))
+        format!("DELETE FROM {} WHERE {}", self.words.dead_letters(), self.ours_by_rule(""))
     }
 
     fn revive_events(&self) -> String {
@@ -272,7 +278,8 @@ impl Outbox {
     /// As the database says, sorted.
     pub async fn discard(&self, address: &Address) -> Result<bool> {
         let (words, ours) = (&self.words, self.words.ours(""));
-        let orders = format!("UPDATE {} SET dropped = 1 WHERE {ours} AND order_id = ?1 AND dropped = 0", words.dead_letters());
+        let orders =
+            format!("UPDATE {} SET dropped = 1 WHERE {} AND order_id = ?1 AND dropped = 0", words.dead_letters(), self.ours_by_rule(""));
         let events = format!("DELETE FROM {} WHERE {ours} AND due_at IS NULL", words.deliveries());
         self.change_dead(address, Some(&orders), &events, None).await
     }

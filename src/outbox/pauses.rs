@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::Result;
 use crate::{
-    config::RULE,
+    config::RuleName,
     order::rfc3339,
     store::{Fields, Link, Outbox, Value, WITH_PAUSES, finish, instance},
 };
@@ -35,7 +35,7 @@ pub struct Pause {
 #[derive(Debug, Serialize)]
 pub struct PauseStatus {
     /// The rule.
-    pub rule: &'static str,
+    pub rule: String,
     /// Whether nothing is closed.
     pub paused: bool,
     /// Since when, in RFC 3339.
@@ -55,10 +55,12 @@ pub struct PauseStatus {
     pub who: Option<String>,
 }
 
-impl From<Option<Pause>> for PauseStatus {
-    fn from(pause: Option<Pause>) -> Self {
+impl PauseStatus {
+    /// Of a rule's orders.
+    #[must_use]
+    pub fn of(rule: &RuleName, pause: Option<Pause>) -> Self {
         Self {
-            rule: RULE,
+            rule: rule.to_string(),
             paused: pause.as_ref().is_some_and(|pause| pause.rate.is_none()),
             since: pause.as_ref().map(|pause| rfc3339(pause.since)),
             seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
@@ -136,7 +138,7 @@ impl Outbox {
     /// As the database says, sorted.
     pub async fn pause_of_rule(&self) -> Result<Option<Pause>> {
         let mut pauses = self.pauses().await?;
-        pauses.retain(|pause| pause.rule.is_empty() || pause.rule == RULE);
+        pauses.retain(|pause| pause.rule.is_empty() || pause.rule == self.rule().as_str());
         Ok(pauses.into_iter().min_by_key(|pause| (pause.rate, pause.since)))
     }
 

@@ -20,7 +20,7 @@ use super::{
     server::{Server, fields},
     supervisor::Supervisor,
 };
-use crate::config::Redis;
+use crate::config::{KeyPrefix, Redis};
 
 /// A supervised connection for commands; its copies share it.
 #[derive(Debug, Clone)]
@@ -29,6 +29,12 @@ pub struct Commands {
     /// The ACL rule for the keys of orders.
     orders: Arc<str>,
     prefix: Arc<str>,
+}
+
+/// The ACL rule for keys with this prefix, and what stands before their ids.
+fn of_orders(prefix: &KeyPrefix) -> (Arc<str>, Arc<str>) {
+    let prefix = prefix.get().unwrap_or_default();
+    (format!("~{prefix}*").into(), prefix.into())
 }
 
 impl Commands {
@@ -49,11 +55,15 @@ impl Commands {
     }
 
     fn through(supervisor: Supervisor, redis: &Redis) -> Self {
-        Self {
-            supervisor: Arc::new(supervisor),
-            orders: format!("~{}*", redis.key_prefix).into(),
-            prefix: redis.key_prefix.as_str().into(),
-        }
+        let (orders, prefix) = of_orders(&redis.key_prefix);
+        Self { supervisor: Arc::new(supervisor), orders, prefix }
+    }
+
+    /// The same connection, for orders whose keys have this prefix.
+    #[must_use]
+    pub fn of(&self, prefix: &KeyPrefix) -> Self {
+        let (orders, prefix) = of_orders(prefix);
+        Self { supervisor: Arc::clone(&self.supervisor), orders, prefix }
     }
 
     /// What is wrong with this connection: that there is none (`connect`), or that Redis refuses a command of ours for want of

@@ -1,6 +1,9 @@
 //! The connections of a store, in two pools: one for the transactions that close orders, and one for all that reads and
 //! for our own tables, so that neither waits for the other.
 //!
+//! The stores of several rules share the pools. In each every rule has one connection that no other may use, so that none
+//! waits for a rule in trouble.
+//!
 //! A connection is proved writable by the beginning of its transaction, in the same trip. After a failover the pool's
 //! connections may lead to a server that still answers and takes no writes: each such one is closed, and the next tried,
 //! down to a new one, whose answer counts.
@@ -20,6 +23,8 @@ use sqlx::{
     Connection, Database, Pool, SqlSafeStr,
     pool::{PoolConnection, PoolOptions},
 };
+
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::store::{
     Limits, LockWait, Settings, StoreError,
@@ -56,10 +61,43 @@ pub(super) struct Plan<D: Dialect> {
     pub(super) one_writer_for: Option<Duration>,
 }
 
+/// How many connections read beside those that are each rule's own: for the sweep, the look-ahead, the pruner, whoever
+/// asks, and whoever counts.
+const READERS: usize = 4;
+
+/// The places of a rule in a pool: one is its own, the others are for whoever comes first.
+#[derive(Debug, Clone)]
+struct Places {
+    own: Arc<Semaphore>,
+    common: Arc<Semaphore>,
+}
+
+impl Places {
+    fn beside(common: &Arc<Semaphore>) -> Self {
+        Self { own: Arc::new(Semaphore::new(1)), common: Arc::clone(common) }
+    }
+
+    /// Of so many connections for so many rules.
+    fn of(connections: usize, rules: usize) -> Self {
+        Self::beside(&Arc::new(Semaphore::new(connections.saturating_sub(rules))))
+    }
+
+    async fn take(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        if let Ok(place) = Arc::clone(&self.own).try_acquire_owned() {
+            return Ok(place);
+        }
+        tokio::select! {
+            place = Arc::clone(&self.own).acquire_owned() => place,
+            place = Arc::clone(&self.common).acquire_owned() => place,
+        }
+    }
+}
+
 /// The connections of a store.
 pub(super) struct Connections<D: Dialect> {
     closing: Pool<D::Driver>,
     reading: Pool<D::Driver>,
+    places: [Places; 2],
     /// The one session that writes, where a second would only be in its way, and for how long it is used.
     writer: Option<(Shared<D>, Duration)>,
     /// What a connection of [`Self::reading`] runs first.
@@ -81,6 +119,7 @@ impl<D: Dialect> fmt::Debug for Connections<D> {
 impl<D: Dialect> Connections<D> {
     /// Connects when it must.
     pub(super) fn new(plan: Plan<D>, settings: &Settings) -> Self {
+        let rules = settings.sharing.rules;
         let Plan { options, closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
         let acquire = settings.acquire_timeout();
         let made = Arc::new(AtomicU64::new(0));
@@ -92,15 +131,41 @@ impl<D: Dialect> Connections<D> {
             .idle_timeout(idle.unwrap_or(Duration::from_mins(10)))
             .max_lifetime(one_writer_for.unwrap_or(Duration::from_mins(30)))
         };
-        // Two more for orders that are tried alone, four for what takes long, and two for orders that somebody asks for.
-        let workers = if one_writer_for.is_some() { 1 } else { settings.workers + 8 };
-        let closing = pool(workers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
-        // The sweep, the look-ahead, the pruner, whoever asks, and whoever counts.
-        let readers = pool(5, reading.clone(), false);
+        let closers = if one_writer_for.is_some() { 1 } else { settings.database.connections };
+        let closing = pool(closers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
+        let readers = pool(READERS + rules, reading.clone(), false);
+        let places = [Places::of(closers, rules), Places::of(READERS + rules, rules)];
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
-        Self { closing, reading: readers, writer, set_up: reading, timeout, reading_timeout, acquire, made, refused: Arc::default() }
+        Self {
+            closing,
+            reading: readers,
+            places,
+            writer,
+            set_up: reading,
+            timeout,
+            reading_timeout,
+            acquire,
+            made,
+            refused: Arc::default(),
+        }
+    }
+
+    /// The same for another rule.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            closing: self.closing.clone(),
+            reading: self.reading.clone(),
+            places: self.places.each_ref().map(|places| Places::beside(&places.common)),
+            writer: self.writer.clone(),
+            set_up: self.set_up.clone(),
+            timeout: self.timeout,
+            reading_timeout: self.reading_timeout,
+            acquire: self.acquire,
+            made: Arc::clone(&self.made),
+            refused: Arc::clone(&self.refused),
+        }
     }
 
     /// Further connections, which nobody else uses.
@@ -135,6 +200,13 @@ impl<D: Dialect> Connections<D> {
         Ok(Session::new(connection, timeout, &self.refused))
     }
 
+    /// The same for this rule, which waits for a place first.
+    async fn session_in(&self, pool: &Pool<D::Driver>, places: &Places, timeout: Duration) -> Result<Session<D>, StoreError> {
+        // Never closed.
+        let place = places.take().await.map_err(|_| sorted::<D>(sqlx::Error::PoolClosed))?;
+        Ok(self.session(pool, timeout).await?.on(place))
+    }
+
     /// Makes a first connection; an error is the driver's own.
     pub(super) async fn first(&self) -> Result<(), sqlx::Error> {
         self.acquire(&self.reading).await.map(drop)
@@ -149,17 +221,23 @@ impl<D: Dialect> Connections<D> {
 
     /// A session that only reads.
     pub(super) async fn read(&self) -> Result<Session<D>, StoreError> {
-        self.session(&self.reading, self.reading_timeout).await
+        let [_, reading] = &self.places;
+        self.session_in(&self.reading, reading, self.reading_timeout).await
     }
 
     /// A session in a transaction that closes orders.
     pub(super) async fn begin(&self, limits: Limits) -> Result<Session<D>, StoreError> {
         match &self.writer {
             Some((shared, kept)) => self.take_turn(shared, *kept, limits).await,
-            None => match tokio::time::timeout(self.acquire, self.writable(limits)).await {
-                Ok(session) => session,
-                Err(_) => Err(sorted::<D>(sqlx::Error::PoolTimedOut)),
-            },
+            None => {
+                let [closing, _] = &self.places;
+                // However long the other orders of this rule take; that is no fault of the database.
+                let place = closing.take().await.map_err(|_| sorted::<D>(sqlx::Error::PoolClosed))?;
+                match tokio::time::timeout(self.acquire, self.writable(limits)).await {
+                    Ok(session) => Ok(session?.on(place)),
+                    Err(_) => Err(sorted::<D>(sqlx::Error::PoolTimedOut)),
+                }
+            }
         }
     }
 
@@ -197,11 +275,11 @@ impl<D: Dialect> Connections<D> {
 
     /// A transaction on our own tables. Where there is one writer it takes its turn with all others: whoever wrote beside it
     /// would only be in its way.
-    async fn begin_own(&self, pool: &Pool<D::Driver>) -> Result<Box<dyn Work>, StoreError> {
+    async fn begin_own(&self, session: impl Future<Output = Result<Session<D>, StoreError>>) -> Result<Box<dyn Work>, StoreError> {
         let session = match self.writer {
             Some(_) => self.begin(Limits::BRIEF).await?,
             None => {
-                let mut session = self.session(pool, self.timeout).await?;
+                let mut session = session.await?;
                 session.begin(D::BEGIN.into_sql_str()).await?;
                 session
             }
@@ -278,7 +356,8 @@ impl<D: Dialect> Backend for Arc<Connections<D>> {
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        self.begin_own(&self.reading).await
+        let [_, reading] = &self.places;
+        self.begin_own(self.session_in(&self.reading, reading, self.timeout)).await
     }
 }
 
@@ -289,6 +368,6 @@ impl<D: Dialect> Backend for Apart<D> {
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        self.store.begin_own(&self.pool).await
+        self.store.begin_own(self.store.session(&self.pool, self.store.timeout)).await
     }
 }

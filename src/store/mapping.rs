@@ -129,12 +129,12 @@ fn shown(status: &Status) -> String {
 
 fn status_literal(status: &Status, kind: &StatusKind) -> Result<String, String> {
     match (kind, status) {
-        (StatusKind::Integer, Status::Integer(number)) => Ok(number.to_string()),
+        (StatusKind::Integer, Status::Integer(_)) => Ok(status.literal()),
         (StatusKind::Integer, Status::Text(_)) => Err("write a number, without quotes".into()),
         (StatusKind::Text | StatusKind::Enumeration(_), Status::Integer(number)) => Err(format!("write it as a string, \"{number}\"")),
         (StatusKind::Enumeration(labels), Status::Text(text)) if !labels.contains(text) => {
             Err(format!("its labels are {}", labels.join(", ")))
         }
-        (StatusKind::Text | StatusKind::Enumeration(_), Status::Text(text)) => Ok(format!("'{text}'")),
+        (StatusKind::Text | StatusKind::Enumeration(_), Status::Text(_)) => Ok(status.literal()),
     }
 }

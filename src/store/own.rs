@@ -22,7 +22,7 @@ pub(super) use link::Open;
 pub(super) use record::Recorder;
 
 use crate::{
-    config::Events,
+    config::{Events, RuleName},
     store::{Misfit, OpenError, StoreError},
 };
 
@@ -39,6 +39,10 @@ const WITH_FACTS: i64 = 3;
 
 /// The version from which on they hold pauses.
 pub(crate) const WITH_PAUSES: i64 = 4;
+
+/// The version from which on they say of which rule an event or a dead letter is.
+const WITH_RULES: i64 = 4;
+
 /// The version from which on events have traces.
 const WITH_TRACES: i64 = 4;
 /// The version from which on they hold the states of targets, and since when a delivery has been failing.
@@ -61,6 +65,7 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub(super) struct OwnTables {
     words: Words,
+    rule: RuleName,
     /// 0 without tables.
     version: i64,
 }
@@ -68,7 +73,7 @@ pub(super) struct OwnTables {
 impl OwnTables {
     /// Fails when there are tables that this user may not even read: without the dead letters a sweep would bring
     /// what was given up, and none of the errors to come would say why.
-    pub(super) async fn find(link: &mut dyn Link, words: Words) -> Result<Self, OpenError> {
+    pub(super) async fn find(link: &mut dyn Link, words: Words, rule: &RuleName) -> Result<Self, OpenError> {
         let version = Self::readable_version(link, &words).await.map_err(|error| match error {
             StoreError::Rejected(reason) => OpenError::Missing(Misfit(format!(
                 "there are tables order_closer_* in {}, but this user can't read them: {reason}; \
@@ -81,7 +86,7 @@ impl OwnTables {
             | StoreError::Unavailable(_)
             | StoreError::Refused { .. } => error.into(),
         })?;
-        Ok(Self { words, version })
+        Ok(Self { words, rule: rule.clone(), version })
     }
 
     async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
@@ -101,12 +106,27 @@ impl OwnTables {
 
     /// The condition, with its leading AND, that an order, whose id as text is given, is no dead letter.
     pub(super) fn not_dead(&self, id: &str) -> String {
-        if self.usable() { self.words.not_dead(id) } else { String::new() }
+        if !self.usable() {
+            return String::new();
+        }
+        let dead = format!("{}{}", self.words.ours("dead."), of_rule(&self.rule, self.version, "dead."));
+        self.words.not_dead(&dead, id)
     }
 
     /// Who records events, if that is wanted and possible.
     pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
-        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings, self.version)))
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings, &self.rule, self.version)))
+    }
+}
+
+/// The condition, with its leading AND, that a row is of this rule; `row` is the table's alias with its dot. All rows of
+/// older tables are of the only rule there was.
+fn of_rule(rule: &RuleName, version: i64, row: &str) -> String {
+    match (version >= WITH_RULES, rule.as_str()) {
+        // A rule's name has neither quotes nor backslashes.
+        (true, rule) => format!(" AND {row}rule = '{rule}'"),
+        (false, RuleName::ONLY) => String::new(),
+        (false, _) => " AND 1 = 0".into(),
     }
 }
 
@@ -131,23 +151,51 @@ pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
 pub struct Outbox {
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) words: Words,
+    rule: RuleName,
     version: i64,
 }
 
 impl Outbox {
     pub(super) fn new(backend: impl Backend + 'static, tables: &OwnTables) -> Self {
-        Self { backend: Box::new(backend), words: tables.words.clone(), version: tables.version }
+        Self { backend: Box::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
     }
 
     /// The same tables, over other connections.
     pub(super) fn over(&self, backend: impl Backend + 'static) -> Self {
-        Self { backend: Box::new(backend), words: self.words.clone(), version: self.version }
+        Self { backend: Box::new(backend), words: self.words.clone(), rule: self.rule.clone(), version: self.version }
     }
 
     /// The version of the tables when the store was opened; 0 when there were none.
     #[must_use]
     pub fn version(&self) -> i64 {
         self.version
+    }
+
+    /// The rule whose orders and dead letters these are; events and deliveries are those of all rules of the table.
+    #[must_use]
+    pub fn rule(&self) -> &RuleName {
+        &self.rule
+    }
+
+    /// The condition that a dead letter of a table with this alias is one of our orders.
+    pub(crate) fn ours_by_rule(&self, row: &str) -> String {
+        format!("{}{}", self.words.ours(row), of_rule(&self.rule, self.version, row))
+    }
+
+    /// The orders table, as whose our tables know their rows.
+    #[must_use]
+    pub fn orders_table(&self) -> String {
+        format!("{}{}", self.words.schema, self.words.orders_table)
+    }
+
+    /// Whether our tables say of which rule a row is.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.version >= WITH_RULES
+    }
+
+    /// The rule of an event of a table called e, as its tables have it.
+    pub(crate) fn rule_of_event(&self) -> String {
+        if self.has_rules() { "e.rule".into() } else { format!("'{}'", RuleName::ONLY) }
     }
 
     /// The trace of an event of a table called e, as its tables have it.

@@ -12,13 +12,16 @@ use std::{
 };
 
 use sqlx::{Database, SqlSafeStr, SqlStr, pool::PoolConnection};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
 
-use crate::store::{
-    StoreError,
-    dialect::{Dialect, sorted},
-    driver::{Driver, Value},
-    statement::Statement,
+use crate::{
+    store::{
+        StoreError,
+        dialect::{Dialect, sorted},
+        driver::{Driver, Value},
+        statement::Statement,
+    },
+    watchdog,
 };
 
 /// How much longer than its limit a statement is waited for: a server that ends it by itself keeps no lock of it.
@@ -44,6 +47,8 @@ pub(super) struct Session<D: Dialect> {
     condemned: bool,
     /// Whether a statement that ends by the server's limit on its time counts as one that met a lock.
     limited: bool,
+    /// What its rule gives back with it.
+    place: Option<OwnedSemaphorePermit>,
     /// Where it goes when its transaction has ended, if that is not the pool.
     home: Option<OwnedMutexGuard<Option<Session<D>>>>,
 }
@@ -65,8 +70,15 @@ impl<D: Dialect> Session<D> {
             in_transaction: false,
             condemned: false,
             limited: false,
+            place: None,
             home: None,
         }
+    }
+
+    /// The same, which takes this place among a rule's connections.
+    pub(super) fn on(mut self, place: OwnedSemaphorePermit) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// For how long it has been in use.
@@ -91,6 +103,7 @@ impl<D: Dialect> Session<D> {
     {
         self.busy = true;
         let answer = tokio::time::timeout(self.timeout + GRACE, work(&mut self.connection)).await;
+        watchdog::turned();
         let Ok(result) = answer else {
             return Err(StoreError::timed_out(self.timeout));
         };

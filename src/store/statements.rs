@@ -3,7 +3,7 @@
 use sqlx::SqlStr;
 
 use crate::{
-    config::{Names, Rule},
+    config::{Names, Rule, RuleName},
     store::{
         Census, OpenError,
         close_sql::CloseStatement,
@@ -73,6 +73,8 @@ pub(super) struct Statements<L> {
     pub(super) unpaid: SqlStr,
     /// Out: 1 if an unpaid order passes the filter, else 0. Locks nothing.
     pub(super) passes_filter: SqlStr,
+    /// Out: the id of an order that another rule takes, too. Locks nothing. One for each such rule.
+    pub(super) claims: Vec<(RuleName, SqlStr)>,
     /// Out: the database's clock. Locks nothing.
     pub(super) clock: SqlStr,
 }
@@ -85,7 +87,7 @@ impl<L> Statements<L> {
         own: &OwnTables,
     ) -> Result<Self, OpenError> {
         let Fragments { now, id_text, status_text, deadline, .. } = fragments;
-        let (orders, filter) = (&fragments.names.table, rule.filter_condition());
+        let (orders, filter) = (&fragments.names.table, rule.filter_condition(&fragments.names));
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
         let Fragments { hint, listed, .. } = fragments;
         let asked = fragments.asked.as_ref().map(|object| format!("SELECT {id_text}, {object}, NULL FROM {orders}{hint} WHERE {listed}"));
@@ -143,6 +145,13 @@ impl<L> Statements<L> {
                 "SELECT count(*) FROM (SELECT 1 AS one FROM {orders} WHERE {}{filter} LIMIT 1) AS passing",
                 fragments.any_swept
             )),
+            claims: rule
+                .claims(&fragments.names)
+                .map(|(rival, claim)| {
+                    let claimed = format!("SELECT {id_text} FROM {orders} WHERE {}{claim} LIMIT 1", fragments.any_swept);
+                    (rival.clone(), sql(claimed))
+                })
+                .collect(),
             clock: sql(format!("SELECT {now}")),
         })
     }
@@ -153,7 +162,7 @@ impl<L> ById<L> {
     fn new<D: Dialect<List = L>>(table: &D::Table, fragments: &Fragments, rule: &Rule, row: &str, within: &str) -> Result<Self, OpenError> {
         let Fragments { names, hint, id_text, id_bytes, listed, is_closed, is_due, .. } = fragments;
         let Names { table: orders, id, .. } = names;
-        let (found, filter) = (format!("FROM {orders}{hint} WHERE {listed}{within}"), rule.filter_by_row());
+        let (found, filter) = (format!("FROM {orders}{hint} WHERE {listed}{within}"), rule.filter_by_row(names));
         let list = |statement| D::list(table, statement);
 
         let look = format!("SELECT {} {found}{filter}", fragments.batch.as_deref().unwrap_or(row));
@@ -187,7 +196,7 @@ impl<L> ById<L> {
 fn update(fragments: &Fragments, rule: &Rule, within: &str, is_due: &str) -> String {
     let Fragments { names, hint, listed, is_unpaid, literals, .. } = fragments;
     let Names { table, status, .. } = names;
-    let (assignments, closed, filter) = (assignments(names, rule), &literals.closed, rule.filter_by_row());
+    let (assignments, closed, filter) = (assignments(names, rule), &literals.closed, rule.filter_by_row(names));
     // The status last: MySQL assigns from left to right, and so the other expressions see the old one.
     format!("UPDATE {table}{hint} SET {assignments}{status} = {closed} WHERE {listed}{within} AND {is_unpaid}{is_due}{filter}")
 }

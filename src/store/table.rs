@@ -12,10 +12,11 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::{
+    config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, SampleDeadline, Settings,
-        Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, SampleDeadline,
+        Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
@@ -37,13 +38,15 @@ type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// An orders table.
 #[derive(Debug)]
 pub(super) struct Table<D: Dialect> {
-    dialect: D,
+    dialect: Arc<D>,
     connections: Arc<Connections<D>>,
     /// As the table was when it was last looked at; what has begun goes on with what it began with.
     schema: watch::Sender<Arc<Schema<D>>>,
     settings: Settings,
     unpaid: Vec<String>,
     outbox: Outbox,
+    /// Who records events in transactions to come.
+    recorder: watch::Sender<Option<Arc<Recorder>>>,
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
@@ -58,7 +61,6 @@ struct Schema<D: Dialect> {
     fragments: Fragments,
     statements: Statements<D::List>,
     own: OwnTables,
-    recorder: Option<Arc<Recorder>>,
 }
 
 impl<D: Dialect> Schema<D> {
@@ -67,26 +69,25 @@ impl<D: Dialect> Schema<D> {
         let (table, fragments) = dialect.describe(session, &settings.rule).await?;
         let own = match own {
             Some(own) => own.clone(),
-            None => OwnTables::find(session, fragments.words.clone()).await?,
+            None => OwnTables::find(session, fragments.words.clone(), &settings.rule.name).await?,
         };
         let statements = Statements::new::<D>(&table, &fragments, &settings.rule, &own)?;
-        Ok(Self { table, fragments, statements, recorder: own.recorder(&settings.events), own })
+        Ok(Self { table, fragments, statements, own })
     }
 }
 
 impl<D: Dialect> Table<D> {
     pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
-        let (dialect, plan) = D::plan(&settings).await?;
-        let connections = Arc::new(Connections::new(plan, &settings));
-        connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
+        let (dialect, connections) = connect::<D>(&settings).await?;
         let mut session = connections.read().await?;
-        let schema = Schema::read(&dialect, &mut session, &settings, None).await?;
+        let schema = Schema::read(dialect.as_ref(), &mut session, &settings, None).await?;
         let identity = Mutex::new(dialect.identity(&mut session).await.ok());
         drop(session);
         if schema.fragments.described.zone_matters {
             connections.change_options(|options| dialect.keeping_zone(options));
         }
         let outbox = Outbox::new(Arc::clone(&connections), &schema.own);
+        let recorder = watch::Sender::new(schema.own.recorder(&settings.events));
         let unpaid = settings.rule.unpaid_texts();
         let schema = watch::Sender::new(Arc::new(schema));
         Ok(Self {
@@ -96,6 +97,7 @@ impl<D: Dialect> Table<D> {
             settings,
             unpaid,
             outbox,
+            recorder,
             identity,
             halt: Halt::default(),
             fails_on_payloads: Arc::default(),
@@ -132,6 +134,22 @@ impl<D: Dialect> Table<D> {
     }
 }
 
+/// The way to a database that several stores share.
+type Way<D> = (Arc<D>, Arc<Connections<D>>);
+
+/// Connects, or goes the way that was found for another rule.
+async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
+    let mut known = settings.sharing.way.lock().await;
+    if let Some((dialect, connections)) = known.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
+        return Ok((Arc::clone(dialect), Arc::new(connections.beside())));
+    }
+    let (dialect, plan) = D::plan(settings).await?;
+    let way = (Arc::new(dialect), Arc::new(Connections::new(plan, settings)));
+    way.1.first().await.map_err(|error| D::refused(&settings.database, error))?;
+    *known = Some(Box::new(way.clone()));
+    Ok(way)
+}
+
 /// The GRANTs of all rights to tables that this user lacks for closing.
 pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Vec<String>, OpenError> {
     let (_, plan) = D::plan(settings).await?;
@@ -143,6 +161,10 @@ pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Ve
 
 #[async_trait]
 impl<D: Dialect> Store for Table<D> {
+    fn rule(&self) -> &RuleName {
+        &self.settings.rule.name
+    }
+
     fn id_kind(&self) -> IdKind {
         self.schema().fragments.id_kind.clone()
     }
@@ -153,7 +175,7 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn refresh(&self) -> Result<(), OpenError> {
         let mut session = self.connections.read().await?;
-        let schema = Schema::read(&self.dialect, &mut session, &self.settings, Some(&self.schema().own)).await?;
+        let schema = Schema::read(self.dialect.as_ref(), &mut session, &self.settings, Some(&self.schema().own)).await?;
         self.schema.send_replace(Arc::new(schema));
         Ok(())
     }
@@ -187,7 +209,8 @@ impl<D: Dialect> Store for Table<D> {
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
         self.halt.pass()?;
         let session = self.connections.begin(limits).await?;
-        Ok(Box::new(Open::new(session, self.schema(), Arc::clone(&self.fails_on_payloads))))
+        let recorder = self.recorder.borrow().clone();
+        Ok(Box::new(Open::new(session, self.schema(), recorder, Arc::clone(&self.fails_on_payloads))))
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
@@ -225,6 +248,21 @@ impl<D: Dialect> Store for Table<D> {
             counted.since = counted.since.into_iter().chain(since).min();
         }
         Ok(counted)
+    }
+
+    async fn claimed_twice(&self) -> Result<Option<Claim>> {
+        let schema = self.schema();
+        if schema.statements.claims.is_empty() {
+            return Ok(None);
+        }
+        let mut session = self.connections.read().await?;
+        for (rule, statement) in &schema.statements.claims {
+            if let Some(row) = session.execute(statement.clone()).await?.first() {
+                let id = Columns::<D::Driver>::of(row).text().map_err(sorted::<D>)?;
+                return Ok(Some(Claim { id: OrderId::from_database(&id), rule: rule.clone() }));
+            }
+        }
+        Ok(None)
     }
 
     async fn clock(&self) -> Result<ClockReading> {
@@ -290,6 +328,10 @@ impl<D: Dialect> Store for Table<D> {
 
     fn outbox_apart(&self, connections: usize) -> Outbox {
         self.outbox.over(self.connections.apart(connections))
+    }
+
+    fn set_targets(&self, events: &Events) {
+        self.recorder.send_replace(self.schema().own.recorder(events));
     }
 
     async fn close(&self) {

@@ -8,15 +8,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    close::{Bounds, Inbox, JUMP},
+    close::{Bounds, JUMP},
     config::Redis,
     redis::{Commands, RedisError},
     store::Store,
+    trigger::Listening,
 };
 
 /// How often the clock is read.
@@ -41,7 +45,7 @@ pub struct ClockWatch {
     /// Who knows what it may show.
     pub bounds: Arc<Bounds>,
     /// Whom to ask for a sweep when what has waited may close.
-    pub inbox: Arc<Inbox>,
+    pub rules: watch::Receiver<Vec<Listening>>,
     /// The way to another clock.
     pub commands: Commands,
     /// When to stop.
@@ -59,14 +63,14 @@ impl ClockWatch {
             let Some(jumped) = self.bounds.jumped() else {
                 if said.take().is_some() {
                     info!("the database's clock is back; orders close again");
-                    self.inbox.want_sweep();
+                    self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
                 }
                 continue;
             };
             if let Some(reason) = self.accepted().await {
                 info!(reason, ahead_s = jumped.as_secs_f64(), "the database's clock is taken as it is; orders close by it");
                 self.bounds.accept_clock();
-                self.inbox.want_sweep();
+                self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
                 said = None;
             } else if said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
                 said = Some(Instant::now());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
+    config::{KeyPrefix, RuleName},
     order::{NotAnId, OrderId},
     store::Store,
 };
@@ -21,15 +22,21 @@ pub enum NotAnOrder {
 /// Reads order keys: a prefix, then an id that fits the id column.
 #[derive(Debug, Clone)]
 pub struct KeyReader {
-    prefix: String,
+    prefix: KeyPrefix,
     store: Arc<dyn Store>,
 }
 
 impl KeyReader {
     /// A reader of keys that begin with `prefix`, of orders in `store`.
     #[must_use]
-    pub fn new(prefix: &str, store: Arc<dyn Store>) -> Self {
-        Self { prefix: prefix.to_owned(), store }
+    pub fn new(prefix: KeyPrefix, store: Arc<dyn Store>) -> Self {
+        Self { prefix, store }
+    }
+
+    /// The rule whose orders they are.
+    #[must_use]
+    pub fn rule(&self) -> &RuleName {
+        self.store.rule()
     }
 
     /// The id in a key.
@@ -37,13 +44,14 @@ impl KeyReader {
     /// # Errors
     /// Says why the key names no order.
     pub fn read(&self, key: &[u8]) -> Result<OrderId, NotAnOrder> {
-        let id = key.strip_prefix(self.prefix.as_bytes()).ok_or(NotAnOrder::ForeignPrefix)?;
+        let prefix = self.prefix.get().ok_or(NotAnOrder::ForeignPrefix)?;
+        let id = key.strip_prefix(prefix.as_bytes()).ok_or(NotAnOrder::ForeignPrefix)?;
         self.store.id_kind().parse(id).map_err(NotAnOrder::NotAnId)
     }
 
-    /// The key of an order.
+    /// The key of an order, where orders have keys.
     #[must_use]
-    pub fn key(&self, id: &OrderId) -> String {
-        format!("{}{}", self.prefix, id.as_str())
+    pub fn key(&self, id: &OrderId) -> Option<String> {
+        self.prefix.key(id.as_str())
     }
 }

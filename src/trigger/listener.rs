@@ -41,12 +41,10 @@ pub enum SessionEnd {
     Disconnected(RedisError),
 }
 
-/// Listens for expired keys until it is told to stop.
-#[derive(Debug)]
-pub struct Listener {
-    /// Which Redis.
-    pub redis: Redis,
-    /// How a key is read.
+/// A rule that listens.
+#[derive(Debug, Clone)]
+pub struct Listening {
+    /// How its keys are read.
     pub keys: KeyReader,
     /// Who takes the ids.
     pub inbox: Arc<Inbox>,
@@ -54,6 +52,15 @@ pub struct Listener {
     pub peers: Arc<Membership>,
     /// What has been heard.
     pub stats: Arc<Stats>,
+}
+
+/// Listens for expired keys until it is told to stop.
+#[derive(Debug)]
+pub struct Listener {
+    /// Which Redis.
+    pub redis: Redis,
+    /// For which rules; several may have keys alike.
+    pub rules: watch::Receiver<Vec<Listening>>,
     /// For the server's settings.
     pub commands: Commands,
     /// Whether there is a confirmed subscription.
@@ -156,7 +163,7 @@ impl Listener {
         self.subscribed.send_replace(true);
         metric::SUBSCRIPTIONS.add(1, &[]);
         info!(redis = address(&self.redis), "listening for expired keys");
-        self.inbox.want_sweep();
+        self.want_sweeps();
 
         let mut audit = tokio::time::interval_at(tokio::time::Instant::now() + AUDIT, AUDIT);
         audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -179,29 +186,43 @@ impl Listener {
         loop {
             match events.recv().await {
                 Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
-                Ok(event) => match self.keys.read(event.key.as_bytes()) {
-                    Ok(id) => {
-                        self.stats.heard(true);
-                        if self.peers.is_ours(&id) && self.inbox.offer_hint(&id, Trigger::Expired) == Offer::Full {
-                            self.stats.dropped();
-                        }
-                    }
-                    Err(reason) => {
-                        self.stats.heard(false);
-                        if reason != NotAnOrder::ForeignPrefix {
-                            debug!(key = %event.key.as_bytes().escape_ascii(), db = event.db, %reason, "expired key is no order");
-                        }
-                    }
-                },
+                Ok(event) => self.hand_on(event.key.as_bytes(), event.db),
                 Err(RecvError::Lagged(events)) => {
-                    self.stats.lost(events);
+                    self.rules.borrow().iter().for_each(|rule| rule.stats.lost(events));
                     warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
-                    self.inbox.want_sweep();
+                    self.want_sweeps();
                 }
                 // The audit says why.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }
+    }
+
+    /// Hands a key on to each rule whose prefix it has. What is no rule's is counted by all.
+    fn hand_on(&self, key: &[u8], db: impl std::fmt::Display) {
+        let rules = self.rules.borrow();
+        let mut is_foreign = true;
+        for Listening { keys, inbox, peers, stats } in rules.iter() {
+            match keys.read(key) {
+                Ok(id) => {
+                    is_foreign = false;
+                    stats.heard(true);
+                    if peers.is_ours(&id) && inbox.offer_hint(&id, Trigger::Expired) == Offer::Full {
+                        stats.dropped();
+                    }
+                }
+                Err(NotAnOrder::ForeignPrefix) => {}
+                Err(reason @ NotAnOrder::NotAnId(_)) => debug!(key = %key.escape_ascii(), %db, %reason, "expired key is no order"),
+            }
+        }
+        if is_foreign {
+            rules.iter().for_each(|rule| rule.stats.heard(false));
+        }
+    }
+
+    /// What expired meanwhile was told to nobody.
+    fn want_sweeps(&self) {
+        self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
     }
 
     /// Checks that the server notifies of expired keys, and sets it to if it is allowed and configured to.
@@ -235,8 +256,7 @@ impl Listener {
                 match set {
                     Ok(()) => {
                         info!(was = flags, now = wanted, "set notify-keyspace-events, so that Redis publishes expired keys");
-                        // What expired meanwhile was told to nobody.
-                        self.inbox.want_sweep();
+                        self.want_sweeps();
                         *seen = Setting::Complete;
                         return;
                     }

@@ -6,12 +6,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
     close::Inbox,
+    config::Live,
     store::{Store, StoreError, Window},
     trigger::{
         clock::DatabaseClock,
@@ -22,6 +26,7 @@ use crate::{
         slow::{self, Turns},
         witness::Witness,
     },
+    watchdog,
 };
 
 /// The shortest time between two looks.
@@ -42,7 +47,7 @@ pub struct LookAhead {
     /// Who waits for them to fall due.
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// How far ahead, how many at a time.
-    pub settings: crate::config::Sweep,
+    pub settings: Live<crate::config::Sweep>,
     /// Who is told that a look ended well.
     pub passes: Arc<Passes>,
     /// Who else may be slow.
@@ -61,16 +66,19 @@ impl LookAhead {
     }
 
     async fn look_again_and_again(&self) {
-        let ahead = self.settings.ahead.get();
-        if ahead.is_zero() {
-            return std::future::pending().await;
-        }
-        let pause = (ahead / 2).max(SHORTEST);
+        let mut settings = self.settings.clone();
         let (mut away, mut was_slow, mut was_long) = (false, false, false);
         let (mut clock, mut took) = (DatabaseClock::default(), Duration::ZERO);
-        let mut rest = Rest::new(pause);
+        let mut rest = Rest::default();
         loop {
-            let _turn = if rest.is_slow() { Some(self.turns.take().await) } else { None };
+            let ahead = settings.get().ahead.get();
+            if ahead.is_zero() {
+                watchdog::waiting(settings.changed()).await;
+                continue;
+            }
+            let pause = (ahead / 2).max(SHORTEST);
+            rest.rests(pause);
+            let _turn = if rest.is_slow() { Some(watchdog::waiting(self.turns.take()).await) } else { None };
             let began = Instant::now();
             let looked = self.run_once(ahead + took.min(FURTHEST), &mut clock).await;
             took = began.elapsed();
@@ -88,6 +96,7 @@ impl LookAhead {
                     debug!(seen, "looked ahead");
                 }
                 Err(error) => {
+                    self.passes.failed(Pass::LookAhead, &error);
                     if !std::mem::replace(&mut away, true) {
                         warn!(%error, "the look-ahead failed, and what falls due is found when it is overdue; trying again");
                     }
@@ -102,7 +111,7 @@ impl LookAhead {
             }
             was_slow = rest.is_slow();
             let at = if was_slow { Instant::now() + rests } else { began + pause.max(took + SHORTEST) };
-            tokio::time::sleep_until(at).await;
+            watchdog::waiting(timeout_at(at, settings.changed())).await.unwrap_or_default();
         }
     }
 
@@ -111,7 +120,7 @@ impl LookAhead {
     /// # Errors
     /// As the database says; what was seen until then has been passed on.
     async fn run_once(&self, ahead: Duration, clock: &mut DatabaseClock) -> Result<usize, StoreError> {
-        let mut pages = Pages::of(self.store.as_ref(), Window::ahead(ahead), self.settings.page);
+        let mut pages = Pages::of(self.store.as_ref(), Window::ahead(ahead), self.settings.get().page);
         let mut seen = 0;
         while let Some(page) = pages.next().await? {
             if let Some(row) = page.rows.first()

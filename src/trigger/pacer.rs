@@ -24,7 +24,6 @@ use tracing::debug;
 
 use crate::{
     close::{Foresight, Inbox, Later},
-    config::RULE,
     metric,
     order::{OrderId, Trigger},
     redis::Commands,
@@ -114,7 +113,7 @@ impl Pacer {
     pub async fn run(mut self) {
         let mut wheel = Wheel::default();
         loop {
-            metric::WHEEL.set(wheel.len() as f64, &[RULE]);
+            metric::WHEEL.set(wheel.len() as f64, &[self.touch.keys.rule().as_str()]);
             tokio::select! {
                 () = self.stop.cancelled() => return,
                 Some(orders) = self.upcoming.recv() => {
@@ -194,8 +193,8 @@ impl Toucher {
         if !*self.subscribed.borrow() || self.is_resting() {
             return false;
         }
+        let Some(keys) = ids.iter().map(|id| self.keys.key(id)).collect() else { return false };
         let Ok(place) = Arc::clone(&self.under_way).try_acquire_owned() else { return false };
-        let keys = ids.iter().map(|id| self.keys.key(id)).collect();
         let (commands, inbox, rest_until) = (self.commands.clone(), Arc::clone(&self.inbox), Arc::clone(&self.rest_until));
         tokio::spawn(async move {
             match commands.touch(keys, TOUCH_LIMIT).await {

@@ -1,10 +1,10 @@
-//! When look-ahead and sweep ended well the last time.
+//! When look-ahead and sweep ended well the last time, and whether the last ones did.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::{config::RULE, metric};
+use crate::{config::RuleName, metric, store::StoreError};
 
 /// What goes over the table again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,21 +26,78 @@ impl Pass {
     }
 }
 
-/// The passes that ended well.
+/// How passes ended.
 #[derive(Debug, Default)]
-pub struct Passes(Mutex<[Option<Instant>; 2]>);
+pub struct Passes {
+    rule: RuleName,
+    known: Mutex<[Known; 2]>,
+}
+
+/// What is known of one kind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// When one ended well the last time.
+    well: Option<Instant>,
+    last: Last,
+}
+
+/// How the last one ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Last {
+    #[default]
+    None,
+    Well,
+    /// The database was there, and could not be read.
+    Failed,
+    /// There was no database.
+    Unreachable,
+}
 
 impl Passes {
+    /// Those of a rule.
+    #[must_use]
+    pub fn of(rule: &RuleName) -> Self {
+        Self { rule: rule.clone(), known: Mutex::default() }
+    }
+
     /// One has ended well.
     pub fn ended(&self, pass: Pass) {
-        metric::PASSES.add(1, &[RULE, pass.name()]);
-        metric::LAST_PASS.now(&[RULE, pass.name()]);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize] = Some(Instant::now());
+        metric::PASSES.add(1, &[self.rule.as_str(), pass.name()]);
+        metric::LAST_PASS.now(&[self.rule.as_str(), pass.name()]);
+        self.known()[pass as usize] = Known { well: Some(Instant::now()), last: Last::Well };
+    }
+
+    /// One has failed.
+    pub fn failed(&self, pass: Pass, error: &StoreError) {
+        let is_away = matches!(error, StoreError::Unavailable(_) | StoreError::Refused { .. });
+        self.known()[pass as usize].last = if is_away { Last::Unreachable } else { Last::Failed };
+    }
+
+    /// Whether the last one of each kind found no database.
+    #[must_use]
+    pub fn are_unreachable(&self) -> bool {
+        self.all(|last| last == Last::Unreachable)
+    }
+
+    /// Whether the last one of each kind failed.
+    #[must_use]
+    pub fn fail(&self) -> bool {
+        self.all(|last| last != Last::Well)
+    }
+
+    fn all(&self, is_so: impl Fn(Last) -> bool) -> bool {
+        let known = self.known();
+        let mut ended = known.iter().map(|known| known.last).filter(|last| *last != Last::None).peekable();
+        ended.peek().is_some() && ended.all(is_so)
+    }
+
+    fn known(&self) -> MutexGuard<'_, [Known; 2]> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When it did so the last time; `None` before the first.
     #[must_use]
     pub fn last(&self, pass: Pass) -> Option<Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[pass as usize]
+        self.known()[pass as usize].well
     }
 }

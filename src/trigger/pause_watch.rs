@@ -16,7 +16,6 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Gate, Passage, Reminder},
-    config::RULE,
     metric,
     outbox::Pause,
     store::{Store, StoreError},
@@ -103,7 +102,7 @@ impl PauseWatch {
             Some(Pause { left, .. }) => Passage::Shut(left.and_then(|left| Instant::now().checked_add(left))),
         };
         self.gate.set(passage);
-        metric::PAUSED.set(f64::from(u8::from(self.gate.is_shut())), &[RULE]);
+        metric::PAUSED.set(f64::from(u8::from(self.gate.is_shut())), &[self.store.rule().as_str()]);
         Ok(pause)
     }
 }

@@ -69,10 +69,16 @@ pub(super) struct Rest {
     passes: VecDeque<(Duration, Duration)>,
 }
 
+impl Default for Rest {
+    fn default() -> Self {
+        Self { every: Duration::ZERO, passes: VecDeque::from([(Duration::ZERO, Duration::ZERO); PASSES]) }
+    }
+}
+
 impl Rest {
-    /// Of a reader that rests so long when nothing is slow.
-    pub(super) fn new(every: Duration) -> Self {
-        Self { every, passes: VecDeque::from([(Duration::ZERO, Duration::ZERO); PASSES]) }
+    /// How long it rests when nothing is slow.
+    pub(super) fn rests(&mut self, every: Duration) {
+        self.every = every;
     }
 
     /// How long to rest after a pass of this cost.

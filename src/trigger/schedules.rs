@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{
     close::{Bounds, Closed, Inbox, Looked, Outcome},
-    config::{Retry, Sweep as Settings},
+    config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError, Transaction,
-        Window,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Limits, Obstacle, OpenError, Outbox, Page, Store, StoreError,
+        Transaction, Window,
     },
 };
 
@@ -36,6 +36,7 @@ const START: i64 = 1_700_000_000_000_000;
 type Behaviour = Box<dyn Fn(&mut StdRng) -> (Duration, bool) + Send>;
 
 struct Table {
+    rule: RuleName,
     began: Instant,
     /// Deadlines of unpaid orders.
     unpaid: Mutex<BTreeMap<u32, i64>>,
@@ -71,6 +72,7 @@ fn number(id: &OrderId) -> u32 {
 impl Table {
     fn new(seed: u64, behaviour: Behaviour) -> Self {
         Self {
+            rule: RuleName::default(),
             began: Instant::now(),
             unpaid: Mutex::default(),
             random: Mutex::new(StdRng::seed_from_u64(seed)),
@@ -88,6 +90,14 @@ impl Table {
 #[async_trait]
 #[expect(clippy::unimplemented, reason = "neither the look-ahead nor the sweep asks for it")]
 impl Store for Table {
+    fn rule(&self) -> &RuleName {
+        &self.rule
+    }
+
+    async fn claimed_twice(&self) -> Result<Option<Claim>, StoreError> {
+        unimplemented!()
+    }
+
     fn columns(&self) -> Vec<String> {
         Vec::new()
     }
@@ -123,6 +133,8 @@ impl Store for Table {
     async fn asked_about(&self, _ids: &[OrderId]) -> Result<Vec<(Row, String)>, StoreError> {
         unimplemented!()
     }
+
+    fn set_targets(&self, _events: &Events) {}
 
     async fn begin(&self, _limits: Limits) -> Result<Box<dyn Transaction>, StoreError> {
         unimplemented!()
@@ -204,6 +216,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
     let inbox = Arc::new(Inbox::new(10_000, Retry::default()));
     let (stop, closed) = (CancellationToken::new(), Arc::<Mutex<BTreeMap<u32, (i64, i64)>>>::default());
     let settings = Settings { ahead: Duration::from_secs(ahead).into(), ..Settings::default() };
+    let (_, settings) = Live::new(settings);
     let (upcoming, seen) = mpsc::channel(8);
     let turns = Arc::new(Turns::default());
     let store: Arc<dyn Store> = table.clone();

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     close::{Bounds, Inbox, Offer},
+    config::Live,
     order::Trigger,
     store::{Store, StoreError, Window},
     trigger::{
@@ -21,6 +22,7 @@ use crate::{
         rest::{Cost, Rest},
         slow::{self, Turns},
     },
+    watchdog,
 };
 
 /// The shortest rest, whoever asks, and when the database has failed.
@@ -58,7 +60,7 @@ pub struct Sweep {
     /// What closes though it is overdue.
     pub bounds: Arc<Bounds>,
     /// When, how many at a time.
-    pub settings: crate::config::Sweep,
+    pub settings: Live<crate::config::Sweep>,
     /// Who is told that a pass ended well.
     pub passes: Arc<Passes>,
     /// Who else may be slow.
@@ -77,12 +79,14 @@ impl Sweep {
     }
 
     async fn sweep_again_and_again(&self) {
-        tokio::time::timeout(COUNTED, overdue::say(self.store.as_ref(), self.settings.oldest.get())).await.unwrap_or_default();
+        tokio::time::timeout(COUNTED, overdue::say(self.store.as_ref(), self.settings.get().oldest.get())).await.unwrap_or_default();
         let (mut away, mut was_slow) = (false, false);
-        let mut rest = Rest::new(self.settings.every.get());
+        let mut settings = self.settings.clone();
+        let mut rest = Rest::default();
         let mut last = None;
         loop {
-            let _turn = if was_slow { self.turn(last).await } else { None };
+            rest.rests(settings.get().every.get());
+            let _turn = if was_slow { watchdog::waiting(self.turn(last)).await } else { None };
             let mut found = Found::default();
             let began = Instant::now();
             last = Some(began);
@@ -96,6 +100,7 @@ impl Sweep {
                     rest.after(&found.cost)
                 }
                 Err(error) => {
+                    self.passes.failed(Pass::Sweep, &error);
                     if !std::mem::replace(&mut away, true) {
                         warn!(%error, "the sweep failed; trying again");
                     }
@@ -112,7 +117,11 @@ impl Sweep {
                 slow::say(self.store.as_ref(), "sweep", length).await;
             }
             was_slow = rest.is_slow();
-            self.pause(length, was_slow.then_some(began), found.step_in).await;
+            let paused = self.pause(length, was_slow.then_some(began), found.step_in);
+            tokio::select! {
+                () = watchdog::waiting(paused) => {}
+                () = settings.changed() => {}
+            }
         }
     }
 
@@ -148,9 +157,10 @@ impl Sweep {
     /// # Errors
     /// As the database says; what was found until then has been passed on.
     async fn run_once(&self, found: &mut Found) -> Result<(), StoreError> {
-        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.settings.oldest.get()), self.settings.page);
+        let settings = self.settings.get();
+        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(settings.oldest.get()), settings.page);
         loop {
-            self.inbox.fewer_than(self.settings.page as usize).await;
+            watchdog::waiting(self.inbox.fewer_than(settings.page as usize)).await;
             let Some(page) = pages.next().await? else { return Ok(()) };
             found.cost.page(self.excess(&page).await);
             self.pass_on(&page, found).await;
@@ -184,7 +194,7 @@ impl Sweep {
                 continue;
             }
             while self.inbox.offer_found(row, Trigger::Sweep, page.asked) == Offer::Full {
-                self.inbox.space().await;
+                watchdog::waiting(self.inbox.space()).await;
             }
         }
     }

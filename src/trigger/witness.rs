@@ -96,8 +96,8 @@ impl Witness {
     #[must_use]
     pub fn of(config: &Config, store: &Arc<dyn Store>, commands: &Commands) -> Option<Arc<Self>> {
         let mapping = Mapping { zone_matters: store.zone_matters(), plus: config.orders.deadline.plus.map(Span::get) };
-        let witness = || Self::new(&config.redis.key_prefix, Arc::new(KeysInRedis::new(commands)), Arc::new(Arc::clone(store)), mapping);
-        (config.orders.disputed == Disputed::Wait).then(|| Arc::new(witness()))
+        let witness = |prefix| Arc::new(Self::new(prefix, Arc::new(KeysInRedis::new(commands)), Arc::new(Arc::clone(store)), mapping));
+        config.redis.key_prefix.get().filter(|_| config.orders.disputed == Disputed::Wait).map(witness)
     }
 
     /// A witness that asks for keys with this prefix.

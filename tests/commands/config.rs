@@ -342,7 +342,7 @@ async fn wrong_values_are_refused() {
         ("[sweep]\nevery = '99999999999999999999d'", "sweep.every", ["99999999999999999999d", "is not a length of time"]),
         ("[sweep]\nahead = '1000y'", "sweep.ahead", ["1000y", "is longer than 100 years"]),
         ("[database]\ntimeout = '1000y'", "database.timeout", ["1000y", "is longer than 100 years"]),
-        ("[database]\ntimeout = '25h'", "database.timeout", ["is 1day 1h", "at most 1 day"]),
+        ("[database]\ntimeout = '25h'", "database.timeout", ["is 1d 1h", "at most 1 day"]),
         ("[shutdown]\ntimeout = '1000y'", "shutdown.timeout", ["1000y", "is longer than 100 years"]),
         ("[log]\nsummary = '1000y'", "log.summary", ["1000y", "is longer than 100 years"]),
         ("[orders]\ndeadline = { column = 'c', plus = '1000y' }", "orders.deadline.plus", ["1000y", "is longer than 100 years"]),

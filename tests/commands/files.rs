@@ -10,16 +10,16 @@ use toml::{Table, Value};
 
 use crate::support::{ports, process, process::Process, wait};
 
-fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn read(path: &Path) -> String {
+pub(super) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// All files below a folder.
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
@@ -72,9 +72,10 @@ fn the_annotated_file_has_every_setting_with_its_default() {
     assert_eq!(table(&loaded.config), table(&Config::default()));
     let file: Table = read(&path).parse().expect("TOML");
     let set = keys(&file);
-    // The optional ones are there as comments, each with a value that would do. So is the one whose default depends on
-    // another: a copy of the file must not fix it.
-    let optional = ["redis.ca_file", "database.time_zone", "orders.filter", "close.batch_size", "events.traceparent"];
+    // The optional ones are there as comments, each with a value that would do. So are those whose defaults depend on
+    // another: a copy of the file must not fix them.
+    let optional =
+        ["redis.ca_file", "database.time_zone", "orders.filter", "close.batch_size", "database.connections", "events.traceparent"];
     for setting in loaded.settings().into_iter().filter(|setting| !optional.contains(&setting.key.as_str())) {
         assert!(set.contains(&setting.key), "{} is not in the file", setting.key);
         assert_eq!(setting.source, path.display().to_string(), "{}", setting.key);
@@ -98,34 +99,6 @@ fn the_annotated_file_has_every_setting_with_its_default() {
     let loaded = load(Some(&folder.path().join("whole.toml"))).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(loaded.config.orders.filter.as_deref(), Some("deleted = 0"));
     assert!(loaded.config.redis.ca_file.is_some() && loaded.config.database.time_zone.is_some());
-}
-
-#[test]
-fn the_readme_has_every_setting_and_its_blocks_are_configurations() {
-    let readme = read(&root().join("README.md"));
-    let folder = process::folder();
-    let file = folder.path().join("block.toml");
-    let blocks: Vec<&str> = readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("an end")).collect();
-    assert!(blocks.len() >= 2, "{blocks:?}");
-    for block in blocks {
-        std::fs::write(&file, block).expect("a file can be written");
-        load(Some(&file)).unwrap_or_else(|error| panic!("{error}:\n{block}"));
-    }
-    // The table's left column, and its middle one where it has a value.
-    let rows: Vec<Vec<&str>> =
-        readme.lines().filter(|line| line.starts_with("| `")).map(|line| line.split('|').map(str::trim).collect()).collect();
-    let listed: BTreeSet<&str> = rows.iter().map(|row| row[1].trim_matches('`')).collect();
-    let path = root().join("config/order-closer.toml");
-    for setting in load(Some(&path)).unwrap_or_else(|error| panic!("{error}")).settings() {
-        // Some are listed as the table they stand in.
-        let shown = [setting.key.as_str(), setting.key.rsplit_once('.').map_or("", |(table, _)| table)];
-        assert!(shown.iter().any(|key| listed.contains(key)), "{} is not listed", setting.key);
-        let plain = setting.value.trim_matches('"');
-        if let Some(row) = rows.iter().find(|row| row[1] == format!("`{}`", setting.key)) {
-            // The first one, where it depends on the database: that of the default's.
-            assert_eq!(row[2].split('`').nth(1), Some(plain), "{}", setting.key);
-        }
-    }
 }
 
 /// Each unit calls the program as it can be called.

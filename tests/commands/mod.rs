@@ -12,6 +12,8 @@ mod close;
 mod config;
 /// What was given up, by its ids.
 mod dead_letters;
+/// What is written about the program: links, blocks of settings, commands.
+mod docs;
 /// `migrate`, `events`.
 mod events;
 /// The files that are shipped: examples parse and show the defaults, Redis starts from its own.

@@ -1,4 +1,4 @@
-//! The example shop, as its README walks through it.
+//! The example shop, as docs/try.md walks through it.
 
 use std::{
     path::PathBuf,

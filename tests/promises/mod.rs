@@ -51,6 +51,12 @@ mod redis_changes;
 mod redis_trouble;
 /// Every order refused for a while, and closures that are undone.
 mod refused;
+/// A daemon that reads its configuration anew.
+mod reload;
+/// Several rules in one daemon.
+mod rules;
+/// What systemd is told, and the units that it is given.
+mod service;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.

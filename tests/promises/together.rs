@@ -74,7 +74,7 @@ async fn tables_are_made_meanwhile(kind: Kind) {
     assert_on_time(&outcome);
 }
 
-/// Five articles for all: the hot rows, and the advice, of the README.
+/// Five articles for all: the hot rows, and the advice, of docs/closing-sql.md.
 pub(super) fn take_turns_at_hot_rows(kind: Kind, settings: Settings) -> Settings {
     match kind {
         Kind::Postgres => settings.before_close_sql(
@@ -85,7 +85,7 @@ pub(super) fn take_turns_at_hot_rows(kind: Kind, settings: Settings) -> Settings
     }
 }
 
-/// Nobody has read the README: one daemon changes the hot rows in one order, the other in the opposite one, and
+/// Without that advice: one daemon changes the hot rows in one order, the other in the opposite one, and
 /// each holds the first for a while. Of two batches that wait for each other the database ends one, as a deadlock or
 /// because it waited too long; it is tried again, and all close.
 async fn opposite_orders(kind: Kind, pause: &str) {

@@ -1,8 +1,8 @@
 //! The configuration: an error names the key and where it was set.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-use order_closer::config::{self, Loaded};
+use order_closer::config::{self, Loaded, Span};
 use proptest::prelude::*;
 
 use crate::support::{Settings, process};
@@ -53,6 +53,22 @@ fn every_setting_says_where_it_was_set() {
     }
     let every = loaded.settings().into_iter().find(|setting| setting.key == "sweep.every").expect("it is a setting");
     assert_eq!(every.value, "\"3s\"");
+}
+
+/// In units that the documentation uses, too: a month of 30.44 days, as others print it, is in no setting.
+#[test]
+fn lengths_of_time_are_printed_as_they_are_written() {
+    for text in ["0s", "1ns", "20us", "500ms", "1s 500ms", "1m", "1h 30m", "30d", "90d", "365d", "36500d"] {
+        assert_eq!(text.parse::<Span>().map(|span| span.to_string()).as_deref(), Ok(text));
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_length_of_time_is_read_as_it_is_printed(nanos in 0..3_000_000_000_000_000_000_u64) {
+        let span = Span::from(Duration::from_nanos(nanos));
+        prop_assert_eq!(span.to_string().parse::<Span>(), Ok(span));
+    }
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Example {
     async fn open(name: &'static str, database: Database, clock: &'static str, schema: &str) -> Self {
         database.execute(schema).await;
         let example = Self { name, clock, database, redis: Redis::options().with_notifications().config("appendonly yes").start() };
-        let prefix = example.settings().redis.key_prefix;
+        let prefix = String::from(example.settings().redis.key_prefix);
         assert!(example.text().contains(&format!("# Keys: SET {prefix}<")), "the head names keys as they are expected");
         assert_eq!(example.check().await, ["sweep index"], "the system's own tables lack that index alone");
         let indexes = example.indexes();

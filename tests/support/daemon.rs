@@ -123,6 +123,21 @@ impl Daemon {
         self.process.signal(Signal::SIGINT);
     }
 
+    /// Gives it this configuration file, and waits until it has read it; whether it goes on with it.
+    pub async fn reload(&self, text: &str) -> bool {
+        std::fs::write(self.config_file(), text).expect("a configuration file can be written");
+        self.hang_up().await
+    }
+
+    /// SIGHUP, and waits until it has read its configuration; whether it goes on with it.
+    pub async fn hang_up(&self) -> bool {
+        const TAKEN: &str = "the configuration was read anew, and";
+        let (taken, read) = (self.logged(TAKEN), self.logged("the configuration was read anew"));
+        self.process.signal(Signal::SIGHUP);
+        wait::until("the configuration was read", async || self.logged("the configuration was read anew") > read).await;
+        self.logged(TAKEN) > taken
+    }
+
     /// SIGKILL, and waits for its end.
     pub fn kill(&self) {
         self.process.kill();

@@ -11,6 +11,8 @@ pub mod daemon;
 pub mod database;
 /// A MariaDB server.
 pub mod mariadb;
+/// The socket on which systemd hears its services.
+pub mod notify_socket;
 /// One-shot commands: with environment variables, on a terminal, without a configuration file.
 pub mod one_shot;
 /// A PgBouncer.
@@ -40,6 +42,7 @@ pub mod wait;
 
 pub use daemon::{Daemon, order_closer};
 pub use database::{Database, Kind};
+pub use notify_socket::NotifySocket;
 pub use one_shot::OneShot;
 pub use proxy::Proxy;
 pub use redis::Redis;

@@ -11,7 +11,7 @@ const NAME: &str = "ask";
 pub(super) async fn examine(config: &Config) -> Examination {
     let mut examination = Examination::default();
     let Some(settings) = &config.close.ask else { return examination };
-    let answered = match ask::Trial::new(settings) {
+    let answered = match ask::Trial::new(&config.which.name, settings) {
         Ok(trial) => trial.ask().await,
         Err(reason) => {
             examination.add(Finding::fail(NAME, reason, "fix close.ask"));

@@ -193,7 +193,7 @@ async fn probe(commands: &Commands, redis: &Redis, published: &Published) -> Fin
         Ok(connected) => connected,
         Err(error) => return Finding::fail(NAME, format!("no subscription: {error}"), error.fix()),
     };
-    let key = format!("{}order-closer-probe-{}", redis.key_prefix, uuid::Uuid::new_v4());
+    let key = format!("{}order-closer-probe-{}", redis.key_prefix.get().unwrap_or_default(), uuid::Uuid::new_v4());
     if let Err(error) = commands.set(&key, "probe", PROBE_TTL).await {
         return Finding::warn(NAME, format!("{key} can't be written: {error}"), error.fix());
     }

@@ -26,9 +26,10 @@ const ENOUGH_WITHOUT: usize = 10;
 /// The examination; nothing where Redis or the database can't be asked, as others say.
 pub(super) async fn examine(config: &Config) -> Examination {
     let mut examination = Examination::default();
+    let Some(prefix) = config.redis.key_prefix.get() else { return examination };
     let (Ok(store), Ok(commands)) = tokio::join!(store::open(config), Commands::connect(&config.redis)) else { return examination };
     if let Ok(rows) = pending(store.as_ref()).await {
-        let names: Vec<String> = rows.iter().map(|row| format!("{}{}", config.redis.key_prefix, row.id)).collect();
+        let names: Vec<String> = rows.iter().map(|row| format!("{prefix}{}", row.id)).collect();
         match commands.expiries(&names, PATIENCE).await {
             Ok(expiries) => {
                 let found = Found::new(&rows, &names, &expiries);

@@ -73,6 +73,7 @@ pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_
         /// Never empty; an order's id may be.
         #[serde(skip_serializing_if = "str::is_empty")]
         subject: &'e str,
+        rule: &'e str,
         time: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'e str>,
@@ -85,6 +86,7 @@ pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_
         source: source.as_str(),
         r#type: TYPE,
         subject: &event.order_id,
+        rule: &event.rule,
         time: rfc3339(event.closed_at),
         traceparent: event.traceparent.as_deref(),
         datacontenttype: "application/json",

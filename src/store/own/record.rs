@@ -2,9 +2,9 @@
 
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{Link, Result, WITH_ANSWERS, WITH_TRACES, Words};
+use super::{Link, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words};
 use crate::{
-    config::Events,
+    config::{Events, RuleName},
     order::{OrderId, Trigger},
     store::{Carried, statement::Statement},
 };
@@ -64,15 +64,16 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// For tables of this version.
-    pub(super) fn new(words: &Words, settings: &Events, version: i64) -> Self {
+    pub(super) fn new(words: &Words, settings: &Events, rule: &RuleName, version: i64) -> Self {
         let Words { now, new_events, new_ids, new_data, .. } = words;
         let table = &words.orders_table;
         let (traceparent, of_event) = if version >= WITH_TRACES { (", traceparent", ", e.traceparent") } else { ("", "") };
+        let (rule, of_rule) = if version >= WITH_RULES { (", rule", format!(", '{rule}'")) } else { ("", String::new()) };
         let (answer, of_answer) = if version >= WITH_ANSWERS { (", asked_at, answer", ", e.asked_at, e.answer") } else { ("", "") };
         // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
         let events = words.statement(&format!(
-            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{answer}) \
-             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event}{of_answer} FROM {new_events}",
+            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{rule}{answer}) \
+             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event}{of_rule}{of_answer} FROM {new_events}",
             words.events()
         ));
         // In: ?1 their ids. Out: one row for each and each target. Locks the new rows.

@@ -82,10 +82,11 @@ impl Words {
         format!("{row}orders_table = {}", self.orders_table)
     }
 
-    /// The condition, with its leading AND, that an order is no dead letter; `id` is its id as text.
-    pub(crate) fn not_dead(&self, id: &str) -> String {
-        let (table, ours, id) = (self.dead_letters(), self.ours("dead."), (self.dead_key)(id));
-        format!(" AND NOT EXISTS (SELECT 1 FROM {table} dead WHERE {ours} AND dead.order_id = {id})")
+    /// The condition, with its leading AND, that an order is none of these dead letters, of a table called dead; `id` is its
+    /// id as text.
+    pub(crate) fn not_dead(&self, dead: &str, id: &str) -> String {
+        let (table, id) = (self.dead_letters(), (self.dead_key)(id));
+        format!(" AND NOT EXISTS (SELECT 1 FROM {table} dead WHERE {dead} AND dead.order_id = {id})")
     }
 
     /// A statement whose parameters are written `?1`, `?2`, and so on.

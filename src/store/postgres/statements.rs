@@ -52,7 +52,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         ))
         .into());
     }
-    let (id_type, plus, filter) = (id_cast(id).to_owned(), rule.plus_micros(), rule.filter_condition());
+    let (id_type, plus, filter) = (id_cast(id).to_owned(), rule.plus_micros(), rule.filter_condition(&names));
     let Names { table, id: id_name, status: status_name, deadline: deadline_name, .. } = &names;
     let (micros, closed) = (due.micros(plus), &literals.closed);
     let has_status = |list: &str| format!("{status_name} IN ({list}){}", status.exactly(status_name, &format!("IN ({list})")));
@@ -76,7 +76,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
              CASE WHEN {status_name} = {closed} THEN ({had}) END, \
              {micros}, {NOW}",
             assignments = assignments(&names, rule),
-            filter_by_row = rule.filter_by_row(),
+            filter_by_row = rule.filter_by_row(&names),
         )
     });
     let object = |columns: &[(String, Column)]| {

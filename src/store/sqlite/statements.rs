@@ -98,7 +98,7 @@ pub(super) async fn read(
         name: name.clone(),
         kind: table_kind(session, &schema, name).await?,
         ids_are_numbers: matches!(id_kind, IdKind::Integer { .. }),
-        swept: format!("{} AND {}{}", swept[0], within[0], rule.filter_condition()),
+        swept: format!("{} AND {}{}", swept[0], within[0], rule.filter_condition(&names)),
         due,
         schema,
     };

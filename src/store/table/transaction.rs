@@ -19,6 +19,7 @@ use crate::{
         NewEvent, StoreError, Transaction, Updated,
         dialect::{Batch, Dialect, DriverRow, List, sorted},
         driver::Columns,
+        own::Recorder,
         payload::Carried,
         session::Session,
         statements::{ById, Statements},
@@ -106,14 +107,20 @@ pub(super) async fn asked<D: Dialect>(session: &mut Session<D>, statement: &D::L
 pub(super) struct Open<D: Dialect> {
     session: Session<D>,
     schema: Arc<Schema<D>>,
+    recorder: Option<Arc<Recorder>>,
     /// Whether the table has triggers, as far as is known.
     has_triggers: bool,
     fails_on_payloads: Arc<AtomicBool>,
 }
 
 impl<D: Dialect> Open<D> {
-    pub(super) fn new(session: Session<D>, schema: Arc<Schema<D>>, fails_on_payloads: Arc<AtomicBool>) -> Self {
-        Self { session, schema, has_triggers: true, fails_on_payloads }
+    pub(super) fn new(
+        session: Session<D>,
+        schema: Arc<Schema<D>>,
+        recorder: Option<Arc<Recorder>>,
+        fails_on_payloads: Arc<AtomicBool>,
+    ) -> Self {
+        Self { session, schema, recorder, has_triggers: true, fails_on_payloads }
     }
 
     /// What events carry of these orders, by a statement on them. Where the server can't render it, each order is asked for by
@@ -268,7 +275,7 @@ impl<D: Dialect> Transaction for Open<D> {
     }
 
     fn records(&self) -> bool {
-        self.schema.recorder.is_some()
+        self.recorder.is_some()
     }
 
     async fn included(&mut self, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>> {
@@ -300,7 +307,7 @@ impl<D: Dialect> Transaction for Open<D> {
     }
 
     async fn record(&mut self, events: &[NewEvent]) -> Result<()> {
-        let Some(recorder) = &self.schema.recorder else { return Ok(()) };
+        let Some(recorder) = &self.recorder else { return Ok(()) };
         recorder.record(&mut self.session, events).await
     }
 

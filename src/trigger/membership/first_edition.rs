@@ -82,13 +82,14 @@ impl FirstEdition {
 /// The name that the first edition gives to its group: the hash of a text as that edition's own parts were printed.
 fn group(config: &Config) -> String {
     let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
-    let Database { url, time_zone, timeout: _ } = &config.database;
+    let Database { url, time_zone, timeout: _, connections: _ } = &config.database;
+    let prefix = String::from(config.redis.key_prefix.clone());
     let text = url.in_first_edition();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));
     let host = if local { gethostname::gethostname().to_string_lossy().into_owned() } else { String::new() };
     let mut unpaid: Vec<String> = unpaid.get().iter().map(Status::text).collect();
     unpaid.sort_unstable();
-    let whole = format!("{:?}", (host, text, time_zone, table, id, status, unpaid, deadline, filter, &config.redis.key_prefix));
+    let whole = format!("{:?}", (host, text, time_zone, table, id, status, unpaid, deadline, filter, &prefix));
     format!("{:016x}", xxh3_64(whole.as_bytes()))
 }
 

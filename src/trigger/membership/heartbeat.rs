@@ -50,7 +50,7 @@ impl Group {
             orders.deadline.plus.map(|plus| plus.get().as_micros().to_string()),
             orders.deadline.unit.map(|unit| unit.micros()),
             orders.filter,
-            config.redis.key_prefix,
+            String::from(config.redis.key_prefix.clone()),
         ]);
         Self { text: text.to_string() }
     }

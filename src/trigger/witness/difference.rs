@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::config::Span;
+
 /// Differences that are all within this are one.
 const SPREAD: i64 = 30 * SECOND;
 
@@ -87,7 +89,7 @@ impl Difference {
             ));
         }
         if let Some(plus) = self.plus(mapping) {
-            let plus = humantime::format_duration(plus);
+            let plus = Span::from(plus);
             causes.push(match mapping.plus {
                 None => format!("set plus = \"{plus}\" in orders.deadline, if its column holds the time of creation"),
                 Some(_) => format!("set plus = \"{plus}\" in orders.deadline"),
@@ -121,7 +123,7 @@ fn whole(micros: i64, unit: i64) -> Option<i64> {
 fn span(micros: i64) -> String {
     let rounded = whole(micros, MINUTE).unwrap_or(micros / SECOND * SECOND);
     let sign = if rounded < 0 { "-" } else { "" };
-    format!("{sign}{}", humantime::format_duration(Duration::from_micros(rounded.unsigned_abs())))
+    format!("{sign}{}", Span::from(Duration::from_micros(rounded.unsigned_abs())))
 }
 
 #[cfg(test)]

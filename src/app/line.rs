@@ -1,0 +1,211 @@
+//! A rule's part of the daemon: from what falls due to its closure. Trouble of one rule stays in its line.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, Span, error_span};
+
+use super::{
+    ZONE_EVERY,
+    opening::Opened,
+    serving::{Parts, Serving},
+};
+use crate::{
+    ask::{self, Ahead, Ask},
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
+    config::{Config, Live, Sweep as SweepSettings},
+    ops::Summaries,
+    redis::Commands,
+    store::Store,
+    trigger::{Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch},
+    watchdog::Watchdog,
+};
+
+/// How many pages of the look-ahead, or orders to be looked at again, may wait for the pacer.
+const PAGES: usize = 8;
+const LATER: usize = 65_536;
+
+/// What all rules have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) commands: Commands,
+    pub(super) bounds: Arc<Bounds>,
+    /// How the table is gone over.
+    pub(super) sweep: Live<SweepSettings>,
+    /// Whether there is a confirmed subscription.
+    pub(super) subscribed: watch::Receiver<bool>,
+    /// Changes when orders were closed.
+    pub(super) closed: watch::Sender<()>,
+    pub(super) watchdog: Watchdog,
+    pub(super) stop: CancellationToken,
+}
+
+/// A rule's part, running.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) listening: Listening,
+    pub(super) summaries: Summaries,
+    span: Span,
+}
+
+/// What a rule's lines of the log say of it: nothing where there is no other.
+pub(super) fn span_of(config: &Config) -> Span {
+    if config.which.is_one_of_several { error_span!("rule", rule = %config.which.name) } else { Span::none() }
+}
+
+impl Line {
+    /// Starts every room of a rule.
+    ///
+    /// # Errors
+    /// Says which file of its settings can't be used, and why.
+    pub(super) fn start(
+        opened: Opened,
+        common: &Common,
+        serving: Option<&Serving>,
+        (workers, others): (&mut JoinSet<()>, &mut JoinSet<()>),
+    ) -> Result<Self, String> {
+        let Opened { config, store } = opened;
+        let span = span_of(&config);
+        let inside = span.clone();
+        let _inside = inside.enter();
+        let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop } = common;
+        let rule = config.which.name.clone();
+        let commands = commands.of(&config.redis.key_prefix);
+        let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()));
+        let stats = Arc::new(Stats::of(&rule));
+        let keys = KeyReader::new(config.redis.key_prefix.clone(), Arc::clone(&store));
+        let peers = Arc::new(Membership::default());
+        let outage = Arc::new(Outage::new(Arc::clone(&store)));
+        let witness = Witness::of(&config, &store, &commands);
+        if let Some(witness) = &witness {
+            witness.greet();
+        }
+        let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
+        let (later, later_rx) = mpsc::channel(LATER);
+        let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
+        let pauses = PauseWatch::of(&store, stop);
+        let gate = Arc::clone(&pauses.gate);
+        let passed = Clearances::default().and(witness.clone());
+        let asked = ask::Parts {
+            rule: rule.clone(),
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            bounds: Arc::clone(bounds),
+            gate: Arc::clone(&gate),
+            stats: Arc::clone(&stats),
+            share: Arc::clone(&peers) as Arc<dyn Share>,
+            before: Arc::new(passed.clone()),
+        };
+        let ask = config.close.ask.as_ref().map(|settings| Ask::new(settings, asked)).transpose()?;
+        let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
+        let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
+        let worker = Worker {
+            inbox: Arc::clone(&inbox),
+            gate: Arc::clone(&gate),
+            clearance,
+            closer,
+            batch_size: config.close.batch_size,
+            later,
+            closed: closed.clone(),
+            stats: Arc::clone(&stats),
+            outage: Arc::clone(&outage),
+            rejections: Arc::default(),
+            follow: Follow::Daemon,
+            stop: stop.clone(),
+        };
+        let turns = Arc::new(Turns::default());
+        let passes = Arc::new(Passes::of(&rule));
+        let look_ahead = LookAhead {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            witness,
+            upcoming,
+            settings: settings.clone(),
+            passes: Arc::clone(&passes),
+            turns: Arc::clone(&turns),
+            stop: stop.clone(),
+        };
+        let sweep = Sweep {
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            peers: Arc::clone(&peers),
+            bounds: Arc::clone(bounds),
+            settings: settings.clone(),
+            passes: Arc::clone(&passes),
+            turns,
+            stop: stop.clone(),
+        };
+        let pacer = Pacer::new(
+            (upcoming_rx, later_rx),
+            Arc::clone(&inbox),
+            Arc::clone(&peers),
+            (keys.clone(), commands.clone(), subscribed.clone()),
+            stop.clone(),
+        )
+        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
+        let listening = Listening { keys, inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
+        worker.spawn(config.close.workers, watchdog, workers);
+        let mut spawn = |part: futures::future::BoxFuture<'static, ()>| drop(others.spawn(part.in_current_span()));
+        spawn(Box::pin(pauses.run()));
+        spawn(Box::pin(pacer.run()));
+        if let Some(ask) = ask {
+            spawn(Box::pin(ask.run(stop.clone())));
+        }
+        spawn(Box::pin(watchdog.watch("look-ahead", look_ahead.run())));
+        spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
+        spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
+        spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
+        spawn(Box::pin(Arc::clone(&peers).run(Heart {
+            config: config.clone(),
+            commands: commands.clone(),
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            stats: Arc::clone(&stats),
+            outage: Arc::clone(&outage),
+            gate: Arc::clone(&gate),
+            stop: stop.clone(),
+        })));
+        let summaries = Summaries {
+            gate: Arc::clone(&gate),
+            stats,
+            inbox: Arc::clone(&inbox),
+            outage: Arc::clone(&outage),
+            passes: Arc::clone(&passes),
+            store: Arc::clone(&store),
+            subscribed: subscribed.clone(),
+        };
+        spawn(Box::pin(summaries.clone().run(config.log.summary.get(), stop.clone())));
+        if let Some(serving) = serving {
+            let parts = Parts {
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+                outage,
+                gate,
+                passes,
+                commands,
+                peers,
+                subscribed: subscribed.clone(),
+                requests,
+                sweep: settings.clone(),
+            };
+            serving.add(parts, stop, others);
+        }
+        Ok(Self { store, inbox, listening, summaries, span })
+    }
+
+    /// Takes no more orders in.
+    pub(super) fn stop(&self) {
+        self.inbox.close();
+    }
+
+    /// Sums up all since the start, and ends.
+    pub(super) fn sum_up(&self) {
+        self.span.in_scope(|| self.summaries.at_the_end());
+    }
+}

@@ -1,0 +1,127 @@
+//! The configuration read anew while the daemon runs, on SIGHUP: all of it, or nothing.
+//!
+//! Whatever can fail comes first: reading, what can't change, files with tokens and secrets. Then all is taken over.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::watch;
+use tracing::{error, info};
+
+use crate::{
+    close::{Bounds, Inbox},
+    config::{Changes, Loaded, Sweep},
+    http::Access,
+    ops::{Hangups, ServiceManager},
+    outbox::{self, Plan, Relays},
+    store::Store,
+};
+
+/// The configuration as it was read from where the first one came from.
+pub struct Reread {
+    /// What it says.
+    pub loaded: Loaded,
+    /// Makes the log say as much as it wants.
+    pub set_level: Box<dyn FnOnce() + Send>,
+}
+
+impl fmt::Debug for Reread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reread").field("loaded", &self.loaded).finish_non_exhaustive()
+    }
+}
+
+/// Reads the configuration once more, or says what is wrong with it.
+pub type Reader = Box<dyn Fn() -> Result<Reread, String> + Send + Sync>;
+
+/// What of the daemon can change.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) sweep: watch::Sender<Sweep>,
+    pub(super) bounds: Arc<Bounds>,
+    pub(super) rules: Vec<LiveRule>,
+    /// Who may ask over HTTP, where that is answered.
+    pub(super) access: Option<Access>,
+    /// Who tells others, of each orders table, where there are tables for that.
+    pub(super) relays: Vec<Relays>,
+}
+
+/// What of a rule can change.
+#[derive(Debug)]
+pub(super) struct LiveRule {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+/// Why nothing was taken over.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("{0}")]
+    Broken(String),
+    #[error("{} can't change while the daemon runs; restart it, or put back what was there", .0.join(", "))]
+    Fixed(Vec<String>),
+}
+
+/// Reads the configuration anew whenever somebody asks for it.
+pub(super) struct Reloading<'d> {
+    pub(super) hangups: Hangups,
+    pub(super) read: Reader,
+    pub(super) manager: &'d ServiceManager,
+    pub(super) live: Arc<Mutex<Live>>,
+}
+
+impl Reloading<'_> {
+    /// Never ends.
+    pub(super) async fn run(mut self, first: &Loaded) {
+        let mut last: Option<Loaded> = None;
+        loop {
+            self.hangups.next().await;
+            self.manager.reloading();
+            match self.reload(last.as_ref().unwrap_or(first)) {
+                Ok((loaded, changed)) => {
+                    info!(changed = changed.join(", "), "the configuration was read anew, and the files that it names");
+                    last = Some(loaded);
+                }
+                Err(refused) => {
+                    error!(reason = %refused, "the configuration was read anew and refused as a whole; going on as before");
+                }
+            }
+            self.manager.ready();
+        }
+    }
+
+    fn reload(&self, before: &Loaded) -> Result<(Loaded, Vec<String>), Refused> {
+        let Reread { loaded, set_level } = (self.read)().map_err(Refused::Broken)?;
+        let Changes { live: changed, fixed } = before.changes(&loaded);
+        if !fixed.is_empty() {
+            return Err(Refused::Fixed(fixed));
+        }
+        let config = &loaded.config;
+        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let access = live.access.as_ref().map(|_| Access::new(&config.http)).transpose().map_err(Refused::Broken)?;
+        let plans: Vec<Plan> = live.relays.iter().map(|_| Plan::of(config)).collect::<Result<_, _>>().map_err(Refused::Broken)?;
+
+        set_level();
+        live.sweep.send_replace(config.sweep.clone());
+        live.bounds.set_oldest(config.sweep.oldest.get());
+        let rules = config.of_each_rule();
+        for LiveRule { store, inbox } in &live.rules {
+            if let Some(rule) = rules.iter().find(|config| config.which.name == *store.rule()) {
+                inbox.set_retry(rule.close.retry.clone());
+            }
+            store.set_targets(&config.events);
+        }
+        if let Some((before, now)) = live.access.as_ref().zip(access) {
+            before.replace(&now);
+        }
+        for (relays, plan) in live.relays.iter().zip(plans) {
+            relays.change(plan);
+        }
+        if changed.iter().any(|name| name.starts_with("events.")) {
+            outbox::say_untold(&config.events);
+        }
+        Ok((loaded, changed))
+    }
+}

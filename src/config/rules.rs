@@ -1,0 +1,242 @@
+//! Several rules, each with orders of its own: in the file a list, `[[rules]]`, and below it by their names, so that a
+//! variable finds the rule that it is about.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use figment::{
+    Figment,
+    value::{Dict, Value},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival};
+
+/// The list in the file.
+pub(super) const RULES: &str = "rules";
+
+/// What says the only rule, and has no meaning beside several.
+const OF_THE_ONLY_ONE: [&str; 4] = ["orders", "close", "redis.key_prefix", "events.include"];
+
+/// The name of a rule, as logs, metrics, events and commands have it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RuleName(Arc<str>);
+
+impl RuleName {
+    /// The name of the only rule, which needs none in the configuration.
+    pub const ONLY: &str = "orders";
+
+    /// The name itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for RuleName {
+    fn default() -> Self {
+        Self(Self::ONLY.into())
+    }
+}
+
+impl TryFrom<String> for RuleName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<RuleName> for String {
+    fn from(name: RuleName) -> Self {
+        name.as_str().to_owned()
+    }
+}
+
+impl std::str::FromStr for RuleName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        // As long as our tables' columns have it.
+        if (1..=64).contains(&text.len()) && text.bytes().all(fits) {
+            Ok(Self(text.into()))
+        } else {
+            Err("is no name of a rule: 1 to 64 small letters of a to z, digits and -".into())
+        }
+    }
+}
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for RuleName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One of several rules; what stands in it means what it means for the only one.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RuleSettings {
+    /// What stands before the id in an order's key.
+    pub key_prefix: KeyPrefix,
+    /// How the table is laid out.
+    pub orders: Orders,
+    /// How orders are closed.
+    pub close: Close,
+    /// Columns that the event of a closure carries.
+    #[serde(deserialize_with = "optional::list")]
+    pub include: Vec<ColumnName>,
+}
+
+/// Which rule some settings are of.
+#[derive(Debug, Clone, Default)]
+pub struct Which {
+    /// Its name.
+    pub name: RuleName,
+    /// The others that close orders of the same table.
+    pub(super) rivals: Vec<Rival>,
+    /// Whether there are others.
+    pub is_one_of_several: bool,
+}
+
+impl Config {
+    /// The settings as each rule has them: with its own orders, close, key prefix and include in the place of the only one's.
+    #[must_use]
+    pub fn of_each_rule(&self) -> Vec<Self> {
+        if self.rules.is_empty() {
+            return vec![self.clone()];
+        }
+        let of_rule = |(name, rule): (&RuleName, &RuleSettings)| {
+            let mut config = Self { orders: rule.orders.clone(), close: rule.close.clone(), rules: BTreeMap::new(), ..self.clone() };
+            config.redis.key_prefix = rule.key_prefix.clone();
+            config.events.include = rule.include.clone();
+            config.which = Which { name: name.clone(), rivals: self.rivals_of(name, rule), is_one_of_several: self.rules.len() > 1 };
+            config
+        };
+        self.rules.iter().map(of_rule).collect()
+    }
+
+    /// The names of all rules.
+    #[must_use]
+    pub fn rule_names(&self) -> Vec<RuleName> {
+        if self.rules.is_empty() { vec![self.which.name.clone()] } else { self.rules.keys().cloned().collect() }
+    }
+
+    fn rivals_of(&self, name: &RuleName, rule: &RuleSettings) -> Vec<Rival> {
+        let others = self.rules.iter().filter(|(other, settings)| *other != name && is_same(&settings.orders.table, &rule.orders.table));
+        let rivals = others.filter_map(|(name, other)| Rival::new(name, &rule.orders, &other.orders));
+        rivals.collect()
+    }
+
+    /// Refuses rules of one table of which one takes whatever the other takes.
+    pub(super) fn refuse_overlaps(&self) -> Result<(), (String, String)> {
+        for (name, rule) in &self.rules {
+            for rival in self.rivals_of(name, rule) {
+                let lacking = [(name, &rule.orders.filter), (&rival.name, &rival.filter)];
+                if let Some((lacking, _)) = lacking.into_iter().find(|(_, filter)| filter.is_none()) {
+                    let other = if lacking == name { &rival.name } else { name };
+                    let what = format!(
+                        "is missing, and so this rule takes orders of the rule {other}, which stand in the same table with the same \
+                         statuses; give each rule a filter, and see that no row passes both"
+                    );
+                    return Err((format!("{RULES}.{lacking}.orders.filter"), what));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two names may be those of one table: where names are quoted some databases tell them apart by case.
+fn is_same(one: &TableName, other: &TableName) -> bool {
+    one.name.eq_ignore_ascii_case(&other.name)
+        && match (&one.schema, &other.schema) {
+            (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
+            (None, _) | (_, None) => true,
+        }
+}
+
+/// Puts the rules of a file, which are a list, below their names.
+pub(super) fn by_name(settings: &mut Dict) -> Result<(), String> {
+    let Some(rules) = settings.remove(RULES) else { return Ok(()) };
+    let Value::Array(tag, list) = rules else {
+        return Err("rules must be a list of tables, each under its own [[rules]]".into());
+    };
+    if list.is_empty() {
+        return Err("rules is empty; write a [[rules]] for each, or leave it out".into());
+    }
+    let mut named = Dict::new();
+    for (at, rule) in (1..).zip(list) {
+        let Value::Dict(tag, mut rule) = rule else {
+            return Err(format!("rules, entry {at} is no table; write each rule under its own [[rules]]"));
+        };
+        let name = match rule.remove("name") {
+            Some(Value::String(_, name)) => name,
+            Some(_) => return Err(format!("rules, entry {at}: name takes a text in quotes")),
+            None => return Err(format!("rules, entry {at}: name is missing; write name = \"...\" first")),
+        };
+        if let Err(what) = name.parse::<RuleName>() {
+            return Err(format!("rules, entry {at}: name {} {what}", super::quoted("rules.name", &name)));
+        }
+        if !rule.contains_key("key_prefix") {
+            return Err(format!(
+                "rules, entry {at} ({name}): key_prefix is missing; write what stands before the id in this rule's keys, or \"none\" \
+                 where it has no keys"
+            ));
+        }
+        if named.insert(name.clone(), Value::Dict(tag, rule)).is_some() {
+            return Err(format!("rules, entry {at}: the name {name} is another rule's, too"));
+        }
+    }
+    settings.insert(RULES.into(), Value::Dict(tag, named));
+    Ok(())
+}
+
+/// Whether a setting says something of the only rule.
+pub(super) fn is_of_the_only_one(key: &str) -> bool {
+    OF_THE_ONLY_ONE.iter().any(|outer| key.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+}
+
+/// A dotted key as a variable spells it, with the rule's own name in it.
+pub(super) fn with_name(key: String) -> String {
+    match key.strip_prefix("rules.") {
+        Some(rest) => {
+            let (name, rest) = rest.split_once('.').map_or((rest, None), |(name, rest)| (name, Some(rest)));
+            let name = name.replace('_', "-");
+            rest.map_or_else(|| format!("rules.{name}"), |rest| format!("rules.{name}.{rest}"))
+        }
+        None => key,
+    }
+}
+
+/// What a key of a rule is called where there is one rule alone.
+pub(super) fn within_rule(key: &str) -> &str {
+    match key.strip_prefix("rules.").and_then(|rest| rest.split_once('.')) {
+        Some((_, "key_prefix")) => "redis.key_prefix",
+        Some((_, "include")) => "events.include",
+        Some((_, rest)) => rest,
+        None => key,
+    }
+}
+
+/// The names of the rules in what was set, where it has any.
+///
+/// # Errors
+/// Names what can't stand beside them, or the variables that are about a rule that there is not.
+pub(super) fn named(set: &Figment, in_file: &[String]) -> Result<Vec<RuleName>, String> {
+    let Ok(Value::Dict(_, rules)) = set.find_value(RULES) else { return Ok(Vec::new()) };
+    if let Some(stranger) = rules.keys().find(|name| !in_file.contains(name)) {
+        let known = if in_file.is_empty() { "the file has none".into() } else { format!("the file has {}", in_file.join(", ")) };
+        return Err(format!("rules.{stranger}: there is no such rule to be changed by a variable; {known}"));
+    }
+    if let Some(key) = OF_THE_ONLY_ONE.iter().find(|key| set.find_value(key).is_ok()) {
+        return Err(format!("{key} says something of the only rule, and there are [[rules]]; write it in each of them"));
+    }
+    rules.keys().map(|name| name.parse().map_err(|what| format!("rules.{name} {what}"))).collect()
+}

@@ -1,0 +1,138 @@
+//! The relays of all targets, on a thread of their own: those of the configuration as it is, and those of one before it, until
+//! what they have in hand has landed.
+
+use std::{io, sync::Arc, thread, time::Duration};
+
+use futures::{
+    StreamExt,
+    future::{BoxFuture, join_all},
+    stream::FuturesUnordered,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{Backlog, Courier, Relay, couriers};
+use crate::{
+    config::{Config, Retry},
+    store::{Outbox, Store},
+};
+
+/// Who is told, with all files read.
+#[derive(Debug)]
+pub struct Plan {
+    couriers: Vec<Courier>,
+    /// The names of all targets.
+    named: Vec<String>,
+    retry: Retry,
+}
+
+impl Plan {
+    /// As the configuration says.
+    ///
+    /// # Errors
+    /// As [`couriers`] says.
+    pub fn of(config: &Config) -> Result<Self, String> {
+        let settings = &config.events;
+        let named = settings.targets().map(str::to_owned).collect();
+        Ok(Self { couriers: couriers(config)?, named, retry: settings.retry.clone() })
+    }
+}
+
+/// The relays, which can be changed while they run.
+#[derive(Debug, Clone)]
+pub struct Relays(mpsc::UnboundedSender<Plan>);
+
+/// What all relays have in common.
+pub(super) struct Common {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) closed: watch::Receiver<()>,
+    pub(super) stop: CancellationToken,
+    pub(super) grace: Duration,
+}
+
+impl Relays {
+    /// Starts them; the future ends when all have.
+    pub(super) fn start(first: Plan, common: Common) -> Result<(Self, impl Future<Output = ()>), String> {
+        let unable = |error: io::Error| format!("the thread that relays events can't start: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
+        let (ended, end) = oneshot::channel::<()>();
+        let (plans, to_come) = mpsc::unbounded_channel();
+        let run = move || {
+            runtime.block_on(common.relay(first, to_come));
+            // Threads that ask a silent name server are not waited for.
+            runtime.shutdown_background();
+            drop(ended);
+        };
+        thread::Builder::new().name("relays".into()).spawn(run).map_err(unable)?;
+        let ended = async move {
+            end.await.ok();
+        };
+        Ok((Self(plans), ended))
+    }
+
+    /// From now on these targets are told, and others no more.
+    pub fn change(&self, plan: Plan) {
+        // Nobody takes it when the daemon stops.
+        self.0.send(plan).ok();
+    }
+}
+
+impl Common {
+    async fn relay(self, first: Plan, mut to_come: mpsc::UnboundedReceiver<Plan>) {
+        let mut running = FuturesUnordered::new();
+        let mut current = self.stop.child_token();
+        running.push(self.follow(first, &current));
+        while !self.stop.is_cancelled() {
+            tokio::select! {
+                Some(plan) = to_come.recv() => {
+                    current.cancel();
+                    current = self.stop.child_token();
+                    running.push(self.follow(plan, &current));
+                }
+                Some(()) = running.next() => {}
+                () = self.stop.cancelled() => {}
+            }
+        }
+        while running.next().await.is_some() {}
+    }
+
+    /// Follows a plan until it is told to stop.
+    fn follow(&self, plan: Plan, stop: &CancellationToken) -> BoxFuture<'static, ()> {
+        let Plan { couriers, named, retry } = plan;
+        let outbox = Arc::new(self.store.outbox_apart(couriers.len() + 1));
+        let mut relays: Vec<BoxFuture<'static, ()>> = vec![Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
+        for courier in couriers {
+            let relay = Relay {
+                outbox: Arc::clone(&outbox),
+                courier,
+                retry: retry.clone(),
+                closed: self.closed.clone(),
+                stop: stop.clone(),
+                grace: self.grace,
+            };
+            relays.push(Box::pin(relay.run()));
+        }
+        Box::pin(async move {
+            join_all(relays).await;
+        })
+    }
+}
+
+/// Says for whom events wait that the configuration does not name, and waits for the stop.
+async fn strangers(outbox: Arc<Outbox>, named: Vec<String>, stop: CancellationToken) {
+    match outbox.strangers(&named).await {
+        Ok(strangers) => {
+            for Backlog { target, waiting, dead, .. } in strangers {
+                warn!(
+                    to = target,
+                    waiting,
+                    dead,
+                    "events wait for a target that the configuration does not name; put it back, or run `order-closer targets drop` with its name"
+                );
+            }
+        }
+        Err(error) => debug!(%error, "what waits for targets that the configuration does not name can't be read"),
+    }
+    stop.cancelled().await;
+}

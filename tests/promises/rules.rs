@@ -1,0 +1,203 @@
+//! Several rules in one daemon: each closes its own orders, and trouble of one is none of the others'.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{listening, on_each_database};
+use crate::support::{Daemon, Kind, Redis, Settings, Shop, daemon::order_closer, shop::UNPAID, wait};
+
+on_each_database! {
+    each_closes_its_own
+    a_table_that_is_missing_keeps_no_other_rule_waiting
+    what_two_rules_claim_neither_closes
+}
+
+/// How a customer pays.
+const CARD: i64 = 1;
+const TRANSFER: i64 = 3;
+
+/// What the rules of [`settings`] set.
+const CLOSED: i64 = 4;
+const GIVEN_UP: i64 = 5;
+const SHIPPED: i64 = 2;
+const RECEIVED: i64 = 6;
+
+/// A shop whose orders are paid in several ways, and shipped.
+async fn open(kind: Kind) -> Shop {
+    let shop = Shop::open(kind).await;
+    let time = match kind {
+        Kind::Postgres => "timestamptz",
+        Kind::MariaDb => "datetime(6)",
+        Kind::Sqlite => "text",
+    };
+    shop.database.execute(&format!("ALTER TABLE orders ADD COLUMN pay_type integer NOT NULL DEFAULT {CARD}")).await;
+    shop.database.execute(&format!("ALTER TABLE orders ADD COLUMN shipped_at {time} NULL")).await;
+    shop
+}
+
+/// Those paid by card close at their deadline, the others an hour later, and what was shipped an hour ago has been received.
+fn rules() -> String {
+    format!(
+        "[[rules]]
+         name = 'online'
+         key_prefix = 'order_'
+         include = ['pay_type']
+         orders = {{ unpaid = [{UNPAID}], closed = {CLOSED}, filter = 'pay_type IN (1, 2)' }}
+         close = {{ sql = ['INSERT INTO closures (order_no) SELECT order_no FROM orders WHERE order_no IN (:ids)'] }}
+
+         [[rules]]
+         name = 'transfer'
+         key_prefix = 'order_'
+         orders = {{ closed = {GIVEN_UP}, filter = 'pay_type = {TRANSFER}', deadline = {{ column = 'expires_at', plus = '1h' }} }}
+
+         [[rules]]
+         name = 'auto-receive'
+         key_prefix = 'none'
+         orders = {{ unpaid = [{SHIPPED}], closed = {RECEIVED}, deadline = {{ column = 'shipped_at', plus = '1h' }} }}
+"
+    )
+}
+
+/// One more, of another table.
+const REVIEWS: &str = "
+         [[rules]]
+         name = 'reviews'
+         key_prefix = 'review_'
+         orders = { table = 'reviews', id = 'id', deadline = { column = 'closes_at' } }";
+
+fn settings(shop: &Shop, redis: &Redis, rules: &str) -> Settings {
+    Settings::new().set("database.url", shop.database.url.as_str()).set("redis.url", redis.url()).set("log.format", "json").add(rules)
+}
+
+/// Orders 1 and 2 by card, 3 and 4 by transfer, 5 and 6 shipped; the first of each is due.
+async fn take_orders(shop: &Shop) {
+    const HOUR: i64 = 3_600_000;
+    shop.orders(&[(1, -1_000), (2, HOUR), (3, -HOUR - 1_000), (4, -1_000), (5, -HOUR - 1_000), (6, -1_000)]).await;
+    shop.database.execute(&format!("UPDATE orders SET pay_type = {TRANSFER} WHERE order_no IN (3, 4)")).await;
+    shop.database
+        .execute(&format!("UPDATE orders SET status = {SHIPPED}, shipped_at = expires_at, pay_type = 0 WHERE order_no IN (5, 6)"))
+        .await;
+}
+
+const WHEN_ALL_IS_DONE: [(i64, i64); 6] = [(1, CLOSED), (2, UNPAID), (3, GIVEN_UP), (4, UNPAID), (5, RECEIVED), (6, SHIPPED)];
+
+async fn each_closes_its_own(kind: Kind) {
+    let (redis, shop) = (Redis::start(), open(kind).await);
+    let settings = settings(&shop, &redis, &rules()).set("events.enabled", true);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = listening(&settings).await;
+    take_orders(&shop).await;
+    let all_done = BTreeMap::from(WHEN_ALL_IS_DONE);
+    wait::until_eq("all statuses", all_done.clone(), async || shop.statuses().await).await;
+    // A hint goes to each rule with that prefix, and none of them takes another's.
+    for order in 1..=6 {
+        redis.publish_expired(0, format!("order_{order}").as_bytes());
+    }
+    shop.order(7, 500).await;
+    shop.database.execute("UPDATE orders SET pay_type = 2 WHERE order_no = 7").await;
+    shop.until_status(7, CLOSED).await;
+    daemon.stop().await;
+    let mut expected = all_done;
+    expected.insert(7, CLOSED);
+    assert_eq!(shop.statuses().await, expected);
+    assert_eq!(shop.closures().await, BTreeMap::from([(1, 1), (7, 1)]), "each rule runs its own SQL");
+    let lines = order_closer(&settings, &["events", "--json"]).await.expect_code(0).stdout;
+    let events: BTreeMap<String, (String, Value)> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect("JSON"))
+        .map(|event| {
+            let text = |name: &str| event[name].as_str().expect("a text").to_owned();
+            (text("order_id"), (text("rule"), event["order"].clone()))
+        })
+        .collect();
+    let rules: Vec<_> = events.iter().map(|(order, (rule, _))| (order.as_str(), rule.as_str())).collect();
+    assert_eq!(rules, [("1", "online"), ("3", "transfer"), ("5", "auto-receive"), ("7", "online")]);
+    assert_eq!((&events["1"].1["pay_type"], &events["3"].1), (&CARD.into(), &serde_json::json!({})), "each includes its own columns");
+    let summaries = daemon.said("order-closer stopped");
+    let closed: BTreeMap<_, _> =
+        summaries.iter().map(|line| (line["span"]["rule"].as_str().expect("a rule"), line["closed"].as_u64().expect("a number"))).collect();
+    assert_eq!(closed, BTreeMap::from([("auto-receive", 1), ("online", 2), ("transfer", 1)]));
+}
+
+async fn a_table_that_is_missing_keeps_no_other_rule_waiting(kind: Kind) {
+    let (redis, shop) = (Redis::start(), open(kind).await);
+    let settings = settings(&shop, &redis, &(rules() + REVIEWS));
+    take_orders(&shop).await;
+    let daemon = Daemon::start(&settings);
+    wait::until_eq("all statuses", BTreeMap::from(WHEN_ALL_IS_DONE), async || shop.statuses().await).await;
+    let waiting = daemon.said("no order can be closed; waiting for the database");
+    assert_eq!(waiting[0]["span"]["rule"], "reviews", "{waiting:?}");
+    shop.database.execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL, closes_at bigint NULL)").await;
+    daemon.until_logged("no order of this rule is closed: it does not fit its table").await;
+    shop.order(8, 300).await;
+    shop.until_status(8, CLOSED).await;
+    daemon.stop().await;
+}
+
+async fn what_two_rules_claim_neither_closes(kind: Kind) {
+    let (redis, shop) = (Redis::start(), open(kind).await);
+    let overlapping = settings(&shop, &redis, &rules().replace("pay_type = 3", "pay_type >= 2"));
+    let daemon = listening(&overlapping).await;
+    shop.orders(&[(1, -3_700_000), (2, -3_700_000), (3, -3_700_000)]).await;
+    shop.database.execute("UPDATE orders SET pay_type = order_no").await;
+    shop.until_status(1, CLOSED).await;
+    shop.until_status(3, GIVEN_UP).await;
+    redis.publish_expired(0, b"order_2");
+    let sentence = "two rules claim an order, and neither closes it: see that no row passes the filters of both";
+    daemon.until_logged(sentence).await;
+    daemon.stop().await;
+    let said = daemon.said(sentence);
+    assert_eq!((&said[0]["order"], &said[0]["also"], &said[0]["span"]["rule"]), (&"2".into(), &"transfer".into(), &"online".into()));
+    assert_eq!(shop.status(2).await, UNPAID);
+    // Whoever starts it like that is told at once.
+    let again = Daemon::start(&overlapping);
+    assert_eq!(again.wait().await.code(), Some(78));
+    let lines = again.lines().join("\n");
+    assert!(lines.contains("online") && lines.contains("transfer") && lines.contains("the order 2"), "{lines}");
+}
+
+/// What another transaction holds for one rule is waited for by that rule alone.
+#[tokio::test]
+async fn a_held_table_delays_no_other_rule() {
+    let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
+    shop.database
+        .execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, closes_at timestamptz NULL)")
+        .await;
+    let settings = settings(&shop, &redis, &(rules() + REVIEWS)).set("database.connections", 8);
+    let daemon = listening(&settings).await;
+    let mut transaction = shop.database.begin().await;
+    transaction.execute("LOCK TABLE reviews IN ACCESS EXCLUSIVE MODE").await;
+    for order in 1..=20 {
+        redis.publish_expired(0, format!("review_{order}").as_bytes());
+    }
+    for order in 1..=10 {
+        shop.order(order, 200).await;
+        shop.until_status(order, CLOSED).await;
+    }
+    transaction.rollback().await;
+    daemon.stop().await;
+    let late = shop
+        .database
+        .number("SELECT count(*) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '1 second'")
+        .await;
+    assert_eq!(late, 0, "closed on time beside the held table");
+}
+
+/// Those that are given up are one rule's, and back with it.
+#[tokio::test]
+async fn a_dead_letter_is_one_rules() {
+    let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
+    let once = rules().replace("name = 'transfer'", "name = 'transfer'\n close = { retry = { attempts = 1 } }");
+    let settings = settings(&shop, &redis, &once);
+    shop.database.execute("ALTER TABLE orders ADD CONSTRAINT never_given_up CHECK (NOT (order_no = 3 AND status = 5))").await;
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = listening(&settings).await;
+    take_orders(&shop).await;
+    let given_up = daemon.until_logged("is a dead letter").await;
+    shop.until_status(1, CLOSED).await;
+    daemon.stop().await;
+    assert!(given_up.contains("transfer"), "{given_up}");
+    let rule = shop.database.text("SELECT rule FROM order_closer_dead_letters WHERE order_id = '3'").await;
+    assert_eq!(rule.as_deref(), Some("transfer"));
+}
