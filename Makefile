@@ -1,6 +1,7 @@
 # make demo: see it work.   make test: what must hold.   make test-all: everything.   make bench: how fast it is.
 
 CARGO ?= cargo
+comma := ,
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
@@ -18,7 +19,8 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
-	promises::redis_trouble promises::slow_database promises::isolated promises::flood promtool_ chromium_
+	promises::redis_trouble promises::slow_database promises::isolated promises::flood promtool_ chromium_ \
+	receiver_of_the_documentation thousands_of_payments
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -32,7 +34,7 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 
 .PHONY: more denied
 more:
-	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium,tests start a pooler before PostgreSQL$(comma) and a Prometheus and a browser beside the daemon)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \

@@ -52,7 +52,7 @@ use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
-use scenarios::{burst, cost, fan_in, outbox, punctual, recovery, steady, trouble, watched};
+use scenarios::{ask, burst, cost, fan_in, outbox, punctual, recovery, steady, trouble, watched};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -82,6 +82,7 @@ async fn bench(options: &Options) -> Result<(), String> {
             Name::Cost => results.cost = Some(Ran::new(began, options, &machine, cost::run(options, &progress).await)),
             Name::Recovery => results.recovery = Some(Ran::new(began, options, &machine, recovery::run(options, &progress).await)),
             Name::Outbox => results.outbox = Some(Ran::new(began, options, &machine, outbox::run(options, &progress).await)),
+            Name::Ask => results.ask = Some(Ran::new(began, options, &machine, ask::run(options, &progress).await)),
             Name::Trouble => results.trouble = Some(Ran::new(began, options, &machine, trouble::run(options, &progress).await)),
             Name::Watched => results.watched = Some(Ran::new(began, options, &machine, watched::run(options, &progress).await)),
         }

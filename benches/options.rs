@@ -83,6 +83,8 @@ pub enum Name {
     Trouble,
     /// What it costs to be watched: metrics scraped each second, the page open
     Watched,
+    /// How late orders close, and how soon a crowd, when somebody is asked before
+    Ask,
 }
 
 /// The databases.

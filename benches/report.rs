@@ -8,8 +8,8 @@ use crate::{
     machine::Machine,
     options::Options,
     scenarios::{
-        burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady, trouble::Trouble,
-        watched::Watched,
+        ask::Ask, burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady,
+        trouble::Trouble, watched::Watched,
     },
     table::Table,
 };
@@ -113,6 +113,8 @@ pub struct Results {
     pub trouble: Option<Ran<Trouble>>,
     /// Scrapes and a page.
     pub watched: Option<Ran<Watched>>,
+    /// The question before closing.
+    pub ask: Option<Ran<Ask>>,
 }
 
 impl Results {
@@ -146,7 +148,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, watched } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, ask, watched } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -156,6 +158,7 @@ impl Results {
             recovery.as_ref().map(|ran| ran.chapter(folder)),
             outbox.as_ref().map(|ran| ran.chapter(folder)),
             trouble.as_ref().map(|ran| ran.chapter(folder)),
+            ask.as_ref().map(|ran| ran.chapter(folder)),
             watched.as_ref().map(|ran| ran.chapter(folder)),
         ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();

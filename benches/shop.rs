@@ -38,6 +38,7 @@ pub struct Shop {
     records: bool,
     text_status: bool,
     watched: Option<Settings>,
+    asks: Option<String>,
 }
 
 /// How a database says things.
@@ -52,9 +53,14 @@ impl Shop {
     /// Opens a shop without orders. With `articles` each order has one item of one of these, and closing gives its
     /// quantity back.
     pub async fn open(database: Database, articles: Option<u32>) -> Self {
-        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false, watched: None };
+        let mut shop = Self { database, articles, in_order: false, records: false, text_status: false, watched: None, asks: None };
         shop.reset(articles).await;
         shop
+    }
+
+    /// Somebody is asked before each closure, by these settings.
+    pub fn ask(&mut self, settings: String) {
+        self.asks = Some(settings);
     }
 
     /// Throws everything away and begins anew.
@@ -148,6 +154,9 @@ impl Shop {
         }
         if let Some(watched) = &self.watched {
             settings = settings.add(&watched.toml());
+        }
+        if let Some(asks) = &self.asks {
+            settings = settings.add(asks);
         }
         match self.release("IN (:ids)") {
             Some(release) if self.in_order => settings.set("close.sql", vec![LOCK_IN_ORDER.to_owned(), release]),

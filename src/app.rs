@@ -224,7 +224,8 @@ impl Daemon {
                 )));
             }
         }
-        let line = Line::start(opened, &self.common, self.serving.as_ref(), (&mut self.workers, &mut self.others));
+        let line = Line::start(opened, &self.common, self.serving.as_ref(), (&mut self.workers, &mut self.others))
+            .map_err(RunError::Configuration)?;
         self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
         self.listening.send_modify(|rules| rules.push(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));

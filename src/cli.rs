@@ -1,6 +1,7 @@
 //! The command line. Results go to standard output, logs and progress to standard error.
 
 mod arm;
+mod asking;
 mod check;
 mod close;
 mod config;
@@ -74,11 +75,7 @@ enum Command {
         ttl: Span,
     },
     /// Close these orders now, if they are due.
-    Close {
-        /// The orders' ids.
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
+    Close(close::Arguments),
     /// Close nothing for a while, in every daemon, reconcile and close.
     Pause(pause::Begin),
     /// Go on closing.
@@ -237,10 +234,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
     }
     let file = arguments.file();
     let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
-    if matches!(
-        arguments.command,
-        Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close { .. } | Command::Explain { .. }
-    ) {
+    if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
     let settings = &loaded.config;
@@ -250,7 +244,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, rule, ttl } => runtime(1)?.block_on(arm::run(settings, rule.as_deref(), &id, ttl)),
-        Command::Close { ids } => runtime(1)?.block_on(close::run(settings, &ids)),
+        Command::Close(arguments) => runtime(1)?.block_on(close::run(settings, &arguments)),
         Command::Pause(arguments) => runtime(1)?.block_on(pause::begin(settings, arguments)),
         Command::Resume(arguments) => runtime(1)?.block_on(pause::end(settings, arguments)),
         Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),

@@ -33,7 +33,7 @@ mod waits;
 mod worker;
 
 pub use bounds::{Bounds, JUMP};
-pub use clearance::{Clearance, Clearances, Cleared, Leave, PutOff, Sorted, Why};
+pub use clearance::{Clearance, Clearances, Cleared, Foresight, Leave, Permit, PutOff, Share, Sorted, Why};
 pub use closer::{Closer, Ending};
 pub use gate::{Gate, Passage};
 pub use history::{Closure, MINUTES, Recent, SECONDS};

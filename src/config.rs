@@ -4,6 +4,7 @@
 //! as it is read, by the types in `values` and `urls`, so an error names the key, what it found, what
 //! would be right and where the value was set. Unknown keys are errors.
 
+mod ask;
 mod changes;
 mod events;
 mod explain;
@@ -21,6 +22,7 @@ mod values;
 mod variables;
 mod verb;
 
+pub use ask::{Ask, Unanswered};
 pub use changes::{Changes, LIVE};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
@@ -227,11 +229,14 @@ pub struct Close {
     pub retry: Retry,
     /// Statements in the same transaction, each with the number of rows that it must change, if that matters.
     pub sql: Vec<Statement>,
+    /// Who is asked before.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub ask: Option<Ask>,
 }
 
 impl Default for Close {
     fn default() -> Self {
-        Self { batch_size: 5_000, workers: 2, inbox: 200_000, retry: Retry::default(), sql: Vec::new() }
+        Self { batch_size: 5_000, workers: 2, inbox: 200_000, retry: Retry::default(), sql: Vec::new(), ask: None }
     }
 }
 

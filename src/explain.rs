@@ -61,6 +61,8 @@ pub enum State {
     Paused,
     /// Due by its row, before its key expires.
     Disputed,
+    /// Due, and somebody is asked about it, or has not said that it may be closed.
+    Asked,
     /// Due, and held by another transaction.
     Held,
     /// Due, and refused by the database until its next try.

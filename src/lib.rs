@@ -21,11 +21,13 @@
 //! | [`watchdog`] | whether every loop turns |
 //! | [`order`] | ids, rows, verdicts; the rules. Pure. |
 //! | [`config`] | the settings: what each means, where each came from |
+//! | [`webhook`] | signed requests over HTTP |
 //! | [`store`] | the orders table, in PostgreSQL, MySQL and SQLite, and the door to our own tables beside it |
 //! | [`redis`] | all that is said to Redis |
 //! | [`outbox`] | events and dead letters; telling others: webhooks, a Redis Stream |
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
+//! | [`ask`] | the question before closing: what the payment provider knows |
 //! | [`explain`] | what is known of one order, and a sentence that says it all |
 //! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
@@ -35,6 +37,7 @@
 //! Each room uses those above it in this table, and none below.
 
 pub mod app;
+pub mod ask;
 pub mod cli;
 pub mod close;
 pub mod config;
@@ -48,3 +51,4 @@ pub mod redis;
 pub mod store;
 pub mod trigger;
 pub mod watchdog;
+pub mod webhook;

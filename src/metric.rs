@@ -57,16 +57,25 @@ metrics! {
     /// The time of the commit less the deadline, of closed orders, in seconds.
     LATENESS = "order_closer_lateness_seconds", Kind::Histogram(LATENESS_BUCKETS), ["rule", "trigger"];
     /// Looks at orders, by what brought them and how they ended: closed, settled (paid or closed already), not_due, not_found,
-    /// locked, rejected, undone.
+    /// locked, rejected, undone, unasked (somebody has to be asked once more).
     LOOKS = "order_closer_looks_total", Kind::Counter, ["rule", "trigger", "outcome"];
     /// Orders past their deadline and not closed, by why not: open (nothing known is in the way), held (by another
-    /// transaction), resting (rejected, and waiting for their next try), paused, disputed (their key contradicts their row), dead
-    /// (dead letters), old (for longer than sweep.oldest). Each count ends at 10,000.
+    /// transaction), resting (rejected, and waiting for their next try), paused, disputed (their key contradicts their row), asked
+    /// (somebody is asked about them, or has not said close), dead (dead letters), old (for longer than sweep.oldest). Each count ends at 10,000.
     OVERDUE = "order_closer_overdue_orders", Kind::Gauge, ["rule", "state"];
     /// For how long the oldest of the overdue orders in the state open has been overdue, in seconds; 0 without any.
     OLDEST_OVERDUE = "order_closer_oldest_overdue_seconds", Kind::Gauge, ["rule"];
     /// When the counts of overdue orders were taken last, in seconds since 1970 UTC.
     SAMPLED = "order_closer_overdue_sampled_timestamp_seconds", Kind::Gauge, ["rule"];
+    /// Orders about which somebody was asked, by the answer: close, paid, later, none.
+    ASKS = "order_closer_asks_total", Kind::Counter, ["rule", "answer"];
+    /// How long a question took that was answered, in seconds.
+    ASK_SECONDS = "order_closer_ask_seconds", Kind::Histogram(DURATION_BUCKETS), ["rule"];
+    /// Orders about which somebody is asked: unanswered, later, paid, paid_long (for a quarter of an hour, and their rows say
+    /// that they are not).
+    ASKED = "order_closer_asked_orders", Kind::Gauge, ["rule", "state"];
+    /// For how long an order has been waiting whose question was not answered, the longest, in seconds; 0 without any.
+    OLDEST_UNANSWERED = "order_closer_oldest_unanswered_seconds", Kind::Gauge, ["rule"];
     /// Notifications of expired keys, by what they were: order, foreign (the key names no order), lost (on the way, as far as
     /// that can be known), dropped (came faster than their orders could be looked at).
     NOTIFICATIONS = "order_closer_notifications_total", Kind::Counter, ["rule", "kind"];
@@ -77,7 +86,7 @@ metrics! {
     SUBSCRIBED = "order_closer_subscribed", Kind::Gauge, [];
     /// Confirmed subscriptions; each after the first is a resubscription.
     SUBSCRIPTIONS = "order_closer_subscriptions_total", Kind::Counter, [];
-    /// Orders that wait in the inbox: queued for a worker, held, resting, disputed.
+    /// Orders that wait in the inbox: queued for a worker, held, resting, disputed, asked.
     WAITING = "order_closer_inbox_orders", Kind::Gauge, ["rule", "state"];
     /// The same by lane: due (falls due now), backlog, hints (nobody has read the row yet), asked (somebody is asked about them
     /// first), alone (failed, and tried by themselves).

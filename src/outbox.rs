@@ -41,7 +41,7 @@ pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use relays::{Plan, Relays};
 pub use states::{Note, State, TargetState};
-pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers, signatures};
+pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers};
 
 use crate::{
     config::{Config, Events},

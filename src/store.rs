@@ -35,7 +35,7 @@ mod zone;
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
-pub use own::{NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
@@ -181,6 +181,12 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// The zone in which times without one are read.
     fn time_zone(&self) -> String;
+    /// The same of orders alone, and what the question before closing carries of each: the columns that the configuration names,
+    /// as a JSON object.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn asked_about(&self, ids: &[OrderId]) -> Result<Vec<(Row, String)>, StoreError>;
 
     /// Whether the deadline column has no zone of its own, so that it depends on the session's what a deadline means.
     fn zone_matters(&self) -> bool;

@@ -3,8 +3,10 @@
 use std::{fs, path::Path};
 
 /// From the bottom up; a room uses those before it.
-const ROOMS: [&str; 14] =
-    ["metric", "watchdog", "order", "config", "store", "redis", "outbox", "close", "trigger", "explain", "ops", "http", "app", "cli"];
+const ROOMS: [&str; 16] = [
+    "metric", "watchdog", "order", "config", "webhook", "store", "redis", "outbox", "close", "ask", "trigger", "explain", "ops", "http",
+    "app", "cli",
+];
 
 fn sources(folder: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();

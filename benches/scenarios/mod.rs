@@ -1,5 +1,7 @@
 //! What is measured, a scenario in each file.
 
+/// What becomes of lateness and of a crowd when somebody is asked before.
+pub mod ask;
 /// How fast a flash sale's orders are closed, beside bare SQL.
 pub mod burst;
 /// What the daemon costs while nothing is due.

@@ -86,7 +86,10 @@ async fn main() -> Result<(), orders::Error> {
         .route("/orders/{order_no}", get(order))
         .route("/orders/{order_no}/pay", post(pay))
         .route("/orders/{order_no}/cancel", post(cancel))
+        .route("/provider/sessions/{order_no}/pay", post(pay_at_provider))
+        .route("/provider/sessions/{order_no}/pay-without-callback", post(pay_without_callback))
         .route("/hooks/order-closed", post(order_closed))
+        .route("/hooks/before-close", post(before_close))
         .with_state(Arc::new(shop));
     let listener = tokio::net::TcpListener::bind(setting("SHOP_LISTEN", "127.0.0.1:8080")).await?;
     eprintln!("shop: listening on {}", listener.local_addr()?);
@@ -152,6 +155,22 @@ async fn pay(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer
     })
 }
 
+/// The customer calls this: it stands for the provider's own page, which takes money until the session has expired, and then
+/// calls the shop back.
+async fn pay_at_provider(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
+    if !shop.payments.take(order_no).await? {
+        return Ok((StatusCode::CONFLICT, Json(json!({ "taken": false }))).into_response());
+    }
+    pay(State(shop), Path(order_no)).await?;
+    Ok(Json(json!({ "taken": true })).into_response())
+}
+
+/// The same with a callback that is lost.
+async fn pay_without_callback(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
+    let taken = shop.payments.take(order_no).await?;
+    Ok((if taken { StatusCode::OK } else { StatusCode::CONFLICT }, Json(json!({ "taken": taken }))).into_response())
+}
+
 async fn cancel(State(shop): State<Arc<Shop>>, Path(order_no): Path<i64>) -> Answer {
     Ok(match shop.orders.cancel(order_no).await? {
         Cancelled::Yes => {
@@ -176,4 +195,25 @@ async fn order_closed(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: B
     shop.let_go(order_no).await?;
     // Anything but a 2xx, and it would come again.
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// order-closer asks this before it closes an order. The session is expired first: from then on nobody can pay, and what the
+/// provider says of it stays so.
+async fn before_close(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) -> Answer {
+    if shop.webhook.verify(&body, &headers).is_err() {
+        return Ok(StatusCode::UNAUTHORIZED.into_response());
+    }
+    let question: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let mut answers = serde_json::Map::new();
+    for id in question["orders"].as_array().into_iter().flatten().filter_map(|order| order["id"].as_str()) {
+        // What is no number is none of ours, and has no answer.
+        let Ok(order_no) = id.parse() else { continue };
+        let paid = shop.payments.expire(order_no).await?;
+        if paid {
+            // Its callback is late or lost: the order is paid all the same.
+            shop.orders.pay(order_no).await?;
+        }
+        answers.insert(id.to_owned(), if paid { "paid" } else { "close" }.into());
+    }
+    Ok(Json(json!({ "orders": answers })).into_response())
 }

@@ -1,7 +1,7 @@
 //! Payments: a service of its own, with a database of its own, which stands for a payment provider.
 //!
-//! A payment is `open` until its money is `captured`, which can happen too late: then it is `refunded`. One that nobody can
-//! make any more is `expired`.
+//! It is a stand-in, and no money moves. A payment is a session that is `open` until its money is `captured`, or until it is
+//! `expired`: then nobody can pay in it any more. Money that comes by another way all the same is `refunded`.
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool};
 
@@ -29,6 +29,21 @@ impl Payments {
     pub(crate) async fn begin(&self, order_no: i64) -> Result<()> {
         sqlx::query("INSERT OR IGNORE INTO payments VALUES (?, 'open')").bind(order_no).execute(&self.pool).await?;
         Ok(())
+    }
+
+    /// A customer pays in the session; whether it was still open.
+    pub(crate) async fn take(&self, order_no: i64) -> Result<bool> {
+        let take = sqlx::query("UPDATE payments SET state = 'captured' WHERE order_no = ? AND state = 'open'");
+        Ok(take.bind(order_no).execute(&self.pool).await?.rows_affected() == 1)
+    }
+
+    /// Expires the session, so that nobody pays for an order that is about to be closed; whether the money is there already.
+    /// This can be repeated.
+    pub(crate) async fn expire(&self, order_no: i64) -> Result<bool> {
+        let expire = "INSERT INTO payments VALUES (?, 'expired') ON CONFLICT DO UPDATE
+                      SET state = CASE state WHEN 'open' THEN 'expired' ELSE state END RETURNING state";
+        let state: String = sqlx::query_scalar(expire).bind(order_no).fetch_one(&self.pool).await?;
+        Ok(state == "captured")
     }
 
     /// The money has come. It goes back at once where the session has expired: whoever let the order go will not come again.

@@ -15,7 +15,8 @@ use super::{
     serving::{Parts, Serving},
 };
 use crate::{
-    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Stats, Worker},
+    ask::{self, Ahead, Ask},
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
     config::{Config, Live, Sweep as SweepSettings},
     ops::Summaries,
     redis::Commands,
@@ -60,12 +61,15 @@ pub(super) fn span_of(config: &Config) -> Span {
 
 impl Line {
     /// Starts every room of a rule.
+    ///
+    /// # Errors
+    /// Says which file of its settings can't be used, and why.
     pub(super) fn start(
         opened: Opened,
         common: &Common,
         serving: Option<&Serving>,
         (workers, others): (&mut JoinSet<()>, &mut JoinSet<()>),
-    ) -> Self {
+    ) -> Result<Self, String> {
         let Opened { config, store } = opened;
         let span = span_of(&config);
         let inside = span.clone();
@@ -84,10 +88,22 @@ impl Line {
         }
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
-        let clearance: Arc<dyn Clearance> = Arc::new(Clearances::default().and(witness.clone()));
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
         let pauses = PauseWatch::of(&store, stop);
         let gate = Arc::clone(&pauses.gate);
+        let passed = Clearances::default().and(witness.clone());
+        let asked = ask::Parts {
+            rule: rule.clone(),
+            store: Arc::clone(&store),
+            inbox: Arc::clone(&inbox),
+            bounds: Arc::clone(bounds),
+            gate: Arc::clone(&gate),
+            stats: Arc::clone(&stats),
+            share: Arc::clone(&peers) as Arc<dyn Share>,
+            before: Arc::new(passed.clone()),
+        };
+        let ask = config.close.ask.as_ref().map(|settings| Ask::new(settings, asked)).transpose()?;
+        let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
         let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
             inbox: Arc::clone(&inbox),
@@ -131,12 +147,16 @@ impl Line {
             Arc::clone(&peers),
             (keys.clone(), commands.clone(), subscribed.clone()),
             stop.clone(),
-        );
+        )
+        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
         let listening = Listening { keys, inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
         worker.spawn(config.close.workers, watchdog, workers);
         let mut spawn = |part: futures::future::BoxFuture<'static, ()>| drop(others.spawn(part.in_current_span()));
         spawn(Box::pin(pauses.run()));
         spawn(Box::pin(pacer.run()));
+        if let Some(ask) = ask {
+            spawn(Box::pin(ask.run(stop.clone())));
+        }
         spawn(Box::pin(watchdog.watch("look-ahead", look_ahead.run())));
         spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
         spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
@@ -178,7 +198,7 @@ impl Line {
             };
             serving.add(&config, parts, stop, others);
         }
-        Self { store, inbox, listening, summaries, span }
+        Ok(Self { store, inbox, listening, summaries, span })
     }
 
     /// Takes no more orders in.

@@ -1,5 +1,6 @@
 //! `order-closer check`: what is right, and what to fix, with the command or SQL that fixes it.
 
+mod ask;
 mod database;
 mod deadlines;
 mod events;
@@ -147,11 +148,12 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
 
 /// Examines all that a rule needs.
 async fn examine(config: &Config, rehearsal: bool) -> (Exit, Vec<Finding>) {
-    let (redis, database, witnesses) =
-        tokio::join!(redis::examine(config), database::examine(config, rehearsal), witnesses::examine(config));
+    let (redis, database, witnesses, asked) =
+        tokio::join!(redis::examine(config), database::examine(config, rehearsal), witnesses::examine(config), ask::examine(config));
     let clocks = clocks(redis.clock, database.clock);
-    let exit = [redis.exit, database.exit, witnesses.exit].into_iter().flatten().fold(Exit::Done, worst);
-    (exit, redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(clocks).collect())
+    let exit = [redis.exit, database.exit, witnesses.exit, asked.exit].into_iter().flatten().fold(Exit::Done, worst);
+    let findings = redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(asked.findings);
+    (exit, findings.chain(clocks).collect())
 }
 
 fn clocks(redis: Option<i64>, database: Option<i64>) -> Vec<Finding> {

@@ -2,45 +2,116 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::open_and_rehearse,
-    cli::{CommandResult, Exit, Failure, complain, order_id, print, reconcile::clock_is_ahead, witness},
-    close::{Bounds, Clearances, Closed, Closer, Looked, Outcome, Requested, Requests, UNDONE},
+    cli::{
+        CommandResult, Exit, Failure,
+        asking::{self, Means},
+        complain, order_id, print,
+        reconcile::clock_is_ahead,
+    },
+    close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, UNDONE, Why},
     config::Config,
     order::{OrderId, Printable},
     trigger::{PauseWatch, compare_clocks},
 };
 
-pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The orders' ids.
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Ask nobody before (close.ask); each order's event says so.
+    #[arg(long)]
+    without_asking: bool,
+    /// Print one JSON object with counts.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    closed: u64,
+    settled: u64,
+    not_due: u64,
+    not_found: u64,
+    failed: u64,
+    paid: u64,
+    later: u64,
+    unanswered: u64,
+    disputed: u64,
+    paused: bool,
+}
+
+impl Report {
+    fn waits(&mut self, why: Why) {
+        *match why {
+            Why::Disputed => &mut self.disputed,
+            Why::Paid => &mut self.paid,
+            Why::Later => &mut self.later,
+            Why::Asked | Why::Unanswered | Why::Elsewhere => &mut self.unanswered,
+        } += 1;
+    }
+
+    fn looked(&mut self, looked: &Looked) {
+        *match looked.outcome {
+            Outcome::Closed(_) => &mut self.closed,
+            Outcome::Settled { .. } => &mut self.settled,
+            Outcome::NotDue { .. } => &mut self.not_due,
+            Outcome::NotFound => &mut self.not_found,
+            Outcome::Locked { .. } | Outcome::Unasked | Outcome::Rejected { .. } | Outcome::Undone => &mut self.failed,
+        } += 1;
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.paused || self.failed + self.paid + self.later + self.unanswered + self.disputed > 0
+    }
+
+    fn seen(&self) -> u64 {
+        let looked = self.closed + self.settled + self.not_due + self.not_found + self.failed;
+        looked + self.paid + self.later + self.unanswered + self.disputed
+    }
+}
+
+pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let store = open_and_rehearse(config).await?;
-    let ids = ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
+    let ids = arguments.ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
     let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     if let Some(ahead) = compare_clocks(store.as_ref(), &config.redis, &bounds).await {
         complain(&clock_is_ahead(ahead));
     }
-    let closer = Closer::within(store.clone(), bounds);
-    let clearance = Arc::new(Clearances::default().and(witness(config, &store).await));
     let pauses = PauseWatch::of(&store, &CancellationToken::new());
     pauses.read().await?;
-    let requests = Requests::new(pauses.gate, closer, clearance, Arc::default(), watch::Sender::new(()));
-    let (mut looked, mut disputed, mut paused, mut unavailable) = (Vec::new(), 0, false, None);
+    let (inbox, stats) = (Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone())), Arc::new(Stats::default()));
+    let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats };
+    let (clearance, _asking) = asking::clearance(config, means, !arguments.without_asking).await?;
+    let closer = Closer::within(store.clone(), bounds);
+    let requests = Requests::new(pauses.gate, closer, clearance, stats, watch::Sender::new(()));
+    let say = |line: String| {
+        if !arguments.json {
+            print(&line);
+        }
+    };
+    let (mut report, mut unavailable) = (Report::default(), None);
     for id in &ids {
         match requests.close(id).await {
-            Ok(Requested::Disputed(left)) => {
-                disputed += 1;
-                print(&waits(id, left));
+            Ok(Requested::Waits(why, left)) => {
+                report.waits(why);
+                say(waits(id, why, left));
             }
             Ok(Requested::Paused) => {
-                paused = true;
-                print("closing is paused, and nothing was looked at; `order-closer status` says why, `order-closer resume` ends that");
+                report.paused = true;
+                say("closing is paused, and nothing was looked at; `order-closer status` says why, `order-closer resume` ends that".into());
                 break;
             }
             Ok(Requested::Looked(one)) => {
-                print(&describe(&one));
-                looked.push(one);
+                report.looked(&one);
+                say(describe(&one));
             }
             Err(error) => {
                 unavailable = Some(error);
@@ -49,20 +120,27 @@ pub(super) async fn run(config: &Config, ids: &[String]) -> CommandResult {
         }
     }
     store.close().await;
+    if arguments.json {
+        print(&serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);
+    }
     if let Some(error) = unavailable {
         let Failure { exit, message } = error.into();
-        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() - looked.len() - disputed)));
+        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() as u64 - report.seen())));
     }
-    let stuck = paused
-        || disputed > 0
-        || looked.iter().any(|one| matches!(one.outcome, Outcome::Locked { .. } | Outcome::Rejected { .. } | Outcome::Undone));
-    Ok(if stuck { Exit::Unfinished } else { Exit::Done })
+    Ok(if report.is_stuck() { Exit::Unfinished } else { Exit::Done })
 }
 
-/// What to say of an order whose key contradicts its row.
-fn waits(id: &OrderId, time: Duration) -> String {
+/// What to say of an order that is not closed though it is due.
+fn waits(id: &OrderId, why: Why, time: Duration) -> String {
     let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
-    format!("{id}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)")
+    match why {
+        Why::Disputed => format!("{id}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)"),
+        Why::Paid => format!("{id}: due by its row, but it is paid, says whoever was asked (close.ask)"),
+        Why::Later => format!("{id}: due, but whoever was asked wants to be asked again in {time} (close.ask)"),
+        Why::Asked | Why::Unanswered | Why::Elsewhere => {
+            format!("{id}: due, but whoever was asked has not answered (close.ask; --without-asking closes it all the same)")
+        }
+    }
 }
 
 fn describe(Looked { pending, outcome }: &Looked) -> String {
@@ -73,6 +151,7 @@ fn describe(Looked { pending, outcome }: &Looked) -> String {
         Outcome::Settled { status: None } => format!("{id}: left as it is, its status is NULL"),
         Outcome::NotDue { remaining: Some(remaining) } => format!("{id}: not due for another {:.3} s", remaining.as_secs_f64()),
         Outcome::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),
+        Outcome::Unasked => format!("{id}: due, but its deadline has moved since somebody was asked about it; try again"),
         Outcome::NotFound => format!("{id}: no such order"),
         Outcome::Locked { reason } => format!("{id}: due, but {reason}; try again"),
         // A command remembers no closure.

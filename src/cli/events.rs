@@ -71,12 +71,13 @@ async fn show(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
 
 /// An event as one readable line.
 pub(super) fn line(event: &Event) -> String {
-    let Closure { order_id, closed_at, lateness_ms, trigger, instance, order, .. } = Closure::from(event);
+    let Closure { order_id, closed_at, lateness_ms, trigger, instance, order, answer, .. } = Closure::from(event);
     let (order_id, instance, order) = (Printable(order_id), Printable(instance), Printable(order.get()));
     if is_about_pauses(trigger) {
         return format!("{closed_at}  {trigger}  {order}");
     }
-    format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance})  {order}")
+    let answered = answer.map_or_else(String::new, |answer| format!(", asked: {}", Printable(answer)));
+    format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance}{answered})  {order}")
 }
 
 /// A result as one line of JSON.

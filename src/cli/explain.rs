@@ -64,6 +64,7 @@ fn distance(explanation: &Explanation) -> u8 {
         | State::Halted
         | State::Paused
         | State::Disputed
+        | State::Asked
         | State::Held
         | State::Refused
         | State::Due => 0,

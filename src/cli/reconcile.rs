@@ -19,12 +19,16 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     app::open_and_rehearse,
-    cli::{CommandResult, Exit, Failure, complain, print, witness},
-    close::{Bounds, Clearances, Closer, Follow, Gate, Inbox, Lateness, Offer, Outage, UNDONE, Why, Worker},
+    cli::{
+        CommandResult, Exit, Failure,
+        asking::{self, Means},
+        complain, print,
+    },
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Gate, Inbox, Lateness, Offer, Outage, Stats, UNDONE, Why, Worker},
     config::{Config, Oldest, Retry, Span},
     order::{OrderId, Printable, Trigger},
     store::{self, DueQuery, Store, StoreError, Window},
-    trigger::{Pages, PauseWatch, Witness, accept_clock, compare_clocks, left_alone, since},
+    trigger::{Pages, PauseWatch, accept_clock, compare_clocks, left_alone, since},
     watchdog::Watchdog,
 };
 
@@ -82,6 +86,12 @@ struct Report {
     left_alone: u64,
     /// Due by their rows, before their keys expire.
     disputed: u64,
+    /// Paid, says whoever was asked.
+    paid: u64,
+    /// To be asked about again, says whoever was asked.
+    later: u64,
+    /// Whoever was asked has not answered.
+    unanswered: u64,
     dry_run: bool,
     /// Closing is paused, or was in the middle of it.
     paused: bool,
@@ -117,10 +127,17 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
     }
     let older = left_alone(store.as_ref(), oldest).await?;
     let progress = progress(store.as_ref(), arguments, oldest).await?;
-    let witness = if arguments.dry_run { None } else { witness(config, &store).await };
     let pauses = PauseWatch::of(&store, &CancellationToken::new());
     let paused = pauses.read().await?;
-    let mut pass = Pass::new(config, &store, (witness, bounds, Arc::clone(&pauses.gate)), progress, deadline);
+    // Each order is tried once, save those that another transaction holds.
+    let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
+    let (inbox, stats) = (Arc::new(Inbox::new(config.close.inbox, retry)), Arc::new(Stats::default()));
+    let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats };
+    let (clearance, _asking) = match arguments.dry_run {
+        true => (Arc::new(Clearances::default()) as Arc<dyn Clearance>, None),
+        false => asking::clearance(config, means, true).await?,
+    };
+    let mut pass = Pass::new(config, &store, (inbox, stats, clearance), (bounds, Arc::clone(&pauses.gate)), progress, deadline);
     let watching = AbortOnDropHandle::new(tokio::spawn(pauses.run()));
     let ended = pass.all(config.sweep.page, oldest, arguments).await;
     pass.progress.finish_and_clear();
@@ -128,6 +145,7 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
     store.close().await;
 
     let total = pass.worker.stats.total();
+    let waiting = |whys: &[Why]| whys.iter().map(|why| pass.worker.inbox.waits(*why) as u64).sum::<u64>();
     let report = Report {
         overdue: pass.overdue,
         closed: total.closed,
@@ -135,7 +153,11 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
         not_found: total.not_found,
         failed: pass.failed.len() as u64,
         left_alone: older.orders,
-        disputed: pass.worker.inbox.waits(Why::Disputed) as u64,
+        disputed: waiting(&[Why::Disputed]),
+        paid: waiting(&[Why::Paid]),
+        later: waiting(&[Why::Later]),
+        // Those included that were still being asked about when time ran out.
+        unanswered: waiting(&[Why::Unanswered, Why::Asked]),
         dry_run: arguments.dry_run,
         paused: pass.paused,
         lateness_ms: total.lateness_ms,
@@ -162,11 +184,21 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
             report.disputed
         ));
     }
+    for (orders, what) in [
+        (report.paid, "are paid, says whoever was asked, and their rows don't say so"),
+        (report.later, "wait, because whoever was asked wants to be asked again"),
+        (report.unanswered, "wait, because whoever was asked has not answered"),
+    ] {
+        if orders > 0 {
+            complain(&format!("{orders} orders {what} (close.ask)"));
+        }
+    }
     if let Some(ahead) = ahead {
         complain(&clock_is_ahead(ahead));
     }
     ended?;
-    let all = pass.failed.is_empty() && report.disputed == 0 && !pass.out_of_time && ahead.is_none();
+    let none_waits = report.disputed + report.paid + report.later + report.unanswered == 0;
+    let all = pass.failed.is_empty() && none_waits && !pass.out_of_time && ahead.is_none();
     Ok(if all { Exit::Done } else { Exit::Unfinished })
 }
 
@@ -218,21 +250,20 @@ impl Pass {
     fn new(
         config: &Config,
         store: &Arc<dyn Store>,
-        (witness, bounds, gate): (Option<Arc<Witness>>, Arc<Bounds>, Arc<Gate>),
+        (inbox, stats, clearance): (Arc<Inbox>, Arc<Stats>, Arc<dyn Clearance>),
+        (bounds, gate): (Arc<Bounds>, Arc<Gate>),
         progress: ProgressBar,
         deadline: Option<Instant>,
     ) -> Self {
-        // Each order is tried once, save those that another transaction holds.
-        let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
         let worker = Worker {
-            inbox: Arc::new(Inbox::new(config.close.inbox, retry)),
+            inbox,
             gate,
-            clearance: Arc::new(Clearances::default().and(witness)),
+            clearance,
             closer: Closer::within(Arc::clone(store), bounds),
             batch_size: config.close.batch_size,
             later: mpsc::channel(1).0,
             closed: watch::Sender::new(()),
-            stats: Arc::default(),
+            stats,
             outage: Arc::new(Outage::new(Arc::clone(store))),
             rejections: Arc::default(),
             follow: Follow::Pass,

@@ -193,6 +193,12 @@ impl Alone {
         self.hopeful.push_back(waiting);
     }
 
+    /// An order that had to wait for something else is tried next, as what it was before.
+    pub(super) fn resume(&mut self, waiting: Waiting, now: Instant) {
+        let key = self.key(now);
+        if waiting.held { &mut self.held } else { &mut self.rejected }.insert(key, waiting);
+    }
+
     /// An order was rejected, and is tried again at that time.
     pub(super) fn reject(&mut self, waiting: Waiting, at: Instant) {
         let key = self.key(at);

@@ -5,7 +5,9 @@
 //! - The order has been overdue for so long that its mapping is more likely to be wrong than the daemon to have slept, unless
 //!   somebody asks for it by name.
 //!
-//! Both are judged by the row that the closing transaction has read, so whatever brought the order passes here.
+//! - Somebody was to be asked about it, and was not, or about another deadline.
+//!
+//! All are judged by the row that the closing transaction has read, so whatever brought the order passes here.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -67,13 +69,22 @@ impl Bounds {
     }
 
     /// Judges a row that was read after `asked`.
-    pub fn judge(&self, unpaid: &[String], pending: &Pending, row: Option<&Row>, asked: Instant) -> Verdict {
+    pub(super) fn judge(&self, unpaid: &[String], pending: &Pending, row: Option<&Row>, asked: Instant) -> Verdict {
+        let verdict = self.judge_row(unpaid, pending.trigger, row, asked);
+        if verdict.is_close() && !pending.may.close(row.and_then(|row| row.deadline), asked) {
+            return Verdict::Unasked;
+        }
+        verdict
+    }
+
+    /// Judges a row that was read after `asked`, whether or not somebody is to be asked about its order.
+    pub fn judge_row(&self, unpaid: &[String], trigger: Trigger, row: Option<&Row>, asked: Instant) -> Verdict {
         let Some(row) = row else { return judge(unpaid, None) };
         let counted = self.counted(row.now, asked);
         let verdict = if counted == row.now { judge(unpaid, Some(row)) } else { judge(unpaid, Some(&Row { now: counted, ..row.clone() })) };
         if let Verdict::Close { overdue } = verdict
             && self.oldest().is_some_and(|oldest| overdue > oldest)
-            && !is_by_name(pending.trigger)
+            && !is_by_name(trigger)
         {
             return Verdict::NotDue { remaining: None };
         }
@@ -136,6 +147,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::close::clearance::{May, Permit};
     use crate::order::OrderId;
 
     const SECOND: i64 = 1_000_000;
@@ -144,7 +156,22 @@ mod tests {
     fn due(bounds: &Bounds, trigger: Trigger, deadline: i64, now: i64) -> Verdict {
         let id = OrderId::from_database("1");
         let row = Row { id: id.clone(), status: Some("0".into()), deadline: Some(deadline), now, locked: true };
-        bounds.judge(&["0".into()], &Pending::new(id, trigger), Some(&row), Instant::now())
+        bounds.judge_row(&["0".into()], trigger, Some(&row), Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_closes_but_for_the_deadline_about_which_somebody_was_asked() {
+        let now = Instant::now();
+        let id = OrderId::from_database("1");
+        let row = Row { id: id.clone(), status: Some("0".into()), deadline: Some(START - 7), now: START, locked: true };
+        let permit = Permit { deadline: START - 7, until: now + Duration::from_secs(5), asked_at: None, answer: "close" };
+        let closes = |may, after| {
+            let pending = Pending { may, ..Pending::new(id.clone(), Trigger::Sweep) };
+            Bounds::default().judge(&["0".into()], &pending, Some(&row), now + Duration::from_secs(after)).is_close()
+        };
+        assert!(closes(May::Close, 9) && closes(May::CloseUnasked, 9) && !closes(May::Look, 0));
+        assert!(closes(May::CloseFor(permit), 4) && !closes(May::CloseFor(permit), 5), "for a while");
+        assert!(!closes(May::CloseFor(Permit { deadline: START - 8, ..permit }), 0), "another deadline");
     }
 
     #[tokio::test(start_paused = true)]

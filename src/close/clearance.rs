@@ -11,18 +11,100 @@
 //!   until its row is found with another deadline, and then it passes here once more.
 //! - Several clearances compose: an order goes on when all let it, and later ones aren't asked about one that waits.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
-use crate::close::Pending;
+use crate::{close::Pending, order::OrderId, store::Asked};
 
 /// Why an order waits that its row calls due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Its key is to expire later: the two contradict each other.
     Disputed,
+    /// Somebody is being asked about it.
+    Asked,
+    /// Whoever was asked knows of a payment of which its row does not know.
+    Paid,
+    /// Whoever was asked wants to be asked again.
+    Later,
+    /// Whoever was asked has not answered.
+    Unanswered,
+    /// Another daemon asks about it.
+    Elsewhere,
+}
+
+impl Why {
+    /// How many there are.
+    pub(super) const COUNT: usize = 6;
+
+    /// Those that have to do with a question to somebody.
+    pub const ASKED: [Self; 5] = [Self::Asked, Self::Paid, Self::Later, Self::Unanswered, Self::Elsewhere];
+
+    /// What it is, for people.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Disputed => "its key contradicts its row, and it waits for its key",
+            Self::Asked => "somebody is being asked whether it may be closed",
+            Self::Paid => "it is paid, says whoever was asked, and its row does not say so yet",
+            Self::Later => "whoever was asked whether it may be closed wants to be asked again",
+            Self::Unanswered => "whoever was asked whether it may be closed has not answered",
+            Self::Elsewhere => "another daemon asks whether it may be closed",
+        }
+    }
+}
+
+/// That an order may be closed: for one deadline, and for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permit {
+    /// The deadline about which somebody was asked, in microseconds since 1970 UTC.
+    pub deadline: i64,
+    /// Until when it is good.
+    pub until: Instant,
+    /// When that was, by the database's clock, likewise; nothing where there was no answer.
+    pub asked_at: Option<i64>,
+    /// What was answered; or why there was no answer.
+    pub answer: &'static str,
+}
+
+/// What a transaction may do with an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum May {
+    /// Look at it.
+    Look,
+    /// Close it.
+    Close,
+    /// Close it for one deadline.
+    CloseFor(Permit),
+    /// Close it without the question that is asked of all others.
+    CloseUnasked,
+}
+
+impl May {
+    /// Whether it may be closed for this deadline at this time.
+    pub(super) fn close(self, deadline: Option<i64>, now: Instant) -> bool {
+        match self {
+            Self::Look => false,
+            Self::Close | Self::CloseUnasked => true,
+            Self::CloseFor(permit) => deadline == Some(permit.deadline) && now < permit.until,
+        }
+    }
+
+    /// What was answered.
+    pub(super) fn asked(self) -> Option<Asked> {
+        match self {
+            Self::Look | Self::Close => None,
+            Self::CloseFor(Permit { asked_at, answer, .. }) => Some(Asked { at: asked_at, answer }),
+            Self::CloseUnasked => Some(Asked { at: None, answer: "not asked" }),
+        }
+    }
+
+    /// Whether it will never be so again.
+    fn is_over(self, now: Instant) -> bool {
+        matches!(self, Self::CloseFor(permit) if permit.until <= now)
+    }
 }
 
 /// What becomes of an order.
@@ -30,6 +112,12 @@ pub enum Why {
 pub enum Leave {
     /// It may be closed, if its row says so under its lock.
     Go,
+    /// The same, for one deadline alone: where its row has another by then, it passes here once more.
+    GoFor(Permit),
+    /// The same, without the question that is asked of all others.
+    GoUnasked,
+    /// It is paid, not due, or no order. Its row says so under its lock; where it does not, the order passes here once more.
+    Look,
     /// It is to wait until then, and to pass here again.
     Wait {
         /// Until when, at the latest.
@@ -48,6 +136,26 @@ pub trait Clearance: fmt::Debug + Send + Sync {
     /// Asks about each of these orders, and says of each, in their order, what becomes of it: within a limit of its own, whoever
     /// does not answer.
     async fn ask(&self, orders: &[Pending]) -> Vec<Leave>;
+
+    /// Changes when something is known of orders that wait as [`Why::Asked`].
+    fn answers(&self) -> Option<watch::Receiver<()>> {
+        None
+    }
+}
+
+/// Who asks about orders before they are due.
+pub trait Foresight: fmt::Debug + Send + Sync {
+    /// How long before their deadlines.
+    fn ahead(&self) -> Duration;
+
+    /// Asks about these orders, which are that near, and waits for nothing.
+    fn foresee(&self, orders: Vec<OrderId>);
+}
+
+/// Whose task it is to ask about an order, where several daemons close the orders of one table.
+pub trait Share: fmt::Debug + Send + Sync {
+    /// Whether it is ours.
+    fn is_ours(&self, id: &OrderId) -> bool;
 }
 
 /// Orders that have passed.
@@ -101,7 +209,8 @@ impl Sorted {
     #[must_use]
     pub fn by_knowledge(clearance: &dyn Clearance, batch: Vec<Pending>) -> Self {
         let mut sorted = Self::default();
-        let (cleared, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| pending.cleared);
+        let now = Instant::now();
+        let (cleared, batch): (Vec<_>, Vec<_>) = batch.into_iter().partition(|pending| pending.cleared && !pending.may.is_over(now));
         sorted.go.0 = cleared;
         let known = clearance.known(&batch);
         batch.into_iter().zip(known).for_each(|(pending, leave)| sorted.add(pending, leave));
@@ -128,11 +237,15 @@ impl Sorted {
     }
 
     fn add(&mut self, pending: Pending, leave: Option<Leave>) {
-        match leave {
-            Some(Leave::Go) => self.go.0.push(pending),
-            Some(Leave::Wait { until, why }) => self.wait.push(PutOff { pending, until, why }),
-            None => self.ask.push(pending),
-        }
+        let may = match leave {
+            Some(Leave::Go) => May::Close,
+            Some(Leave::GoFor(permit)) => May::CloseFor(permit),
+            Some(Leave::GoUnasked) => May::CloseUnasked,
+            Some(Leave::Look) => May::Look,
+            Some(Leave::Wait { until, why }) => return self.wait.push(PutOff { pending, until, why }),
+            None => return self.ask.push(pending),
+        };
+        self.go.0.push(Pending { may, ..pending });
     }
 }
 
@@ -157,8 +270,8 @@ impl Clearance for Clearances {
             for (so_far, here) in known.iter_mut().zip(clearance.known(orders)) {
                 *so_far = match (*so_far, here) {
                     (Some(wait @ Leave::Wait { .. }), _) | (_, Some(wait @ Leave::Wait { .. })) => Some(wait),
-                    (Some(Leave::Go), Some(Leave::Go)) => Some(Leave::Go),
                     (None, _) | (_, None) => None,
+                    (Some(so_far), Some(here)) => Some(both(so_far, here)),
                 };
             }
         }
@@ -168,21 +281,35 @@ impl Clearance for Clearances {
     async fn ask(&self, orders: &[Pending]) -> Vec<Leave> {
         let mut leaves = vec![Leave::Go; orders.len()];
         for clearance in &self.0 {
-            let going: Vec<usize> = (0..orders.len()).filter(|at| leaves[*at] == Leave::Go).collect();
+            let going: Vec<usize> = (0..orders.len()).filter(|at| !matches!(leaves[*at], Leave::Wait { .. })).collect();
             let asked: Vec<Pending> = going.iter().map(|at| orders[*at].clone()).collect();
             let mut unknown = Vec::new();
             for (at, known) in going.into_iter().zip(clearance.known(&asked)) {
                 match known {
-                    Some(leave) => leaves[at] = leave,
+                    Some(leave) => leaves[at] = both(leaves[at], leave),
                     None => unknown.push(at),
                 }
             }
             if !unknown.is_empty() {
                 let asked: Vec<Pending> = unknown.iter().map(|at| orders[*at].clone()).collect();
-                unknown.into_iter().zip(clearance.ask(&asked).await).for_each(|(at, leave)| leaves[at] = leave);
+                unknown.into_iter().zip(clearance.ask(&asked).await).for_each(|(at, leave)| leaves[at] = both(leaves[at], leave));
             }
         }
         leaves
+    }
+
+    fn answers(&self) -> Option<watch::Receiver<()>> {
+        self.0.iter().find_map(|clearance| clearance.answers())
+    }
+}
+
+/// What two say of one order: a wait before all, then the narrower.
+fn both(one: Leave, other: Leave) -> Leave {
+    match (one, other) {
+        (Leave::Wait { .. }, _) | (_, Leave::Go) => one,
+        (_, Leave::Wait { .. }) | (Leave::Go, _) => other,
+        (Leave::Look, _) | (_, Leave::Look) => Leave::Look,
+        (Leave::GoFor(_) | Leave::GoUnasked, Leave::GoFor(_) | Leave::GoUnasked) => one,
     }
 }
 

@@ -108,6 +108,7 @@ impl History {
             | Outcome::NotDue { .. }
             | Outcome::NotFound
             | Outcome::Locked { .. }
+            | Outcome::Unasked
             | Outcome::Undone
             | Outcome::Rejected { .. } => None,
         };

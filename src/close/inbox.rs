@@ -25,7 +25,7 @@ mod questions;
 pub use questions::{Kept, KeptBy};
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -35,6 +35,7 @@ use crate::{
     close::{
         Looked,
         alone::{Next, Waiting},
+        clearance::May,
         lanes::{Lane, State},
     },
     config::{Retry, RuleName},
@@ -61,13 +62,15 @@ pub struct Pending {
     pub(super) heard: Option<Instant>,
     /// Somebody was asked about it, and has let it go on to the next transaction.
     pub(super) cleared: bool,
+    /// What that may do.
+    pub(super) may: May,
 }
 
 impl Pending {
     /// An order that has not failed yet.
     #[must_use]
     pub fn new(id: OrderId, trigger: Trigger) -> Self {
-        Self { id, trigger, attempts: 0, deadline: None, heard: None, cleared: false }
+        Self { id, trigger, attempts: 0, deadline: None, heard: None, cleared: false, may: May::Look }
     }
 
     /// The same of an order whose row has this deadline.
@@ -152,6 +155,8 @@ pub struct Inbox {
     crowd: Arc<()>,
     alone: Notify,
     asking: Notify,
+    /// Whether nobody answers who is asked about orders.
+    silence: AtomicBool,
     space: Notify,
     idle: Notify,
     sweep_wanted: Notify,
@@ -171,6 +176,7 @@ impl Inbox {
             crowd: Arc::default(),
             alone: Notify::new(),
             asking: Notify::new(),
+            silence: AtomicBool::new(false),
             space: Notify::new(),
             idle: Notify::new(),
             sweep_wanted: Notify::new(),
@@ -322,8 +328,13 @@ impl Inbox {
         }
         state.expire(now);
         self.tell_idle(&state);
+        let queued = state.queued() > 0;
         drop(state);
         self.alone.notify_one();
+        if queued {
+            // What was closed for another deadline than it was cleared for is back.
+            self.arrived.notify_one();
+        }
         consequences
     }
 

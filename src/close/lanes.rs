@@ -1,7 +1,7 @@
 //! The lanes of the inbox, and what it remembers: all that happens under its lock.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     time::Duration,
 };
 
@@ -11,12 +11,12 @@ use crate::{
     close::{
         alone::{Alone, Waiting},
         asking::Asking,
-        clearance::PutOff,
+        clearance::{PutOff, Why},
         inbox::{Consequence, Offer, Pending},
         outcome::{Looked, Outcome, UNDONE},
         queue::Queue,
         trouble::{Blame, Ended, Trouble},
-        waits::{Place, Waits},
+        waits::{Held, Place, Waits},
     },
     config::{Retry, RuleName},
     metric,
@@ -85,6 +85,8 @@ pub(super) struct State {
     pub(super) known: ById<Stage>,
     /// Settled orders and those given up, oldest first.
     settled: VecDeque<(Instant, OrderId)>,
+    /// Orders in hand of which something new became known meanwhile, so that they are not to wait for it.
+    answered: HashSet<OrderId>,
     given_up: VecDeque<(Instant, OrderId)>,
     pub(super) in_hand: usize,
     /// When it was said that orders are held for long.
@@ -121,7 +123,7 @@ impl State {
         if let Entry::Occupied(known) = &known
             && let Stage::Waits(place) = known.get()
         {
-            self.waits.remove(*place);
+            drop(self.waits.remove(*place));
         }
         known.insert_entry(if lane == Lane::Hints { Stage::Hinted } else { Stage::Open });
         let queue = match lane {
@@ -177,6 +179,7 @@ impl State {
 
     pub(super) fn settle(&mut self, Looked { pending, outcome }: Looked, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
         self.in_hand = self.in_hand.saturating_sub(1);
+        self.answered.remove(&pending.id);
         let before = self.alone.take_back(&pending);
         match outcome {
             Outcome::Closed(closed) => {
@@ -196,6 +199,7 @@ impl State {
             }
             Outcome::Settled { .. } | Outcome::NotFound => self.remember_settled(&pending.id, None, now),
             Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
+            Outcome::Unasked => self.put_back(pending, before, now),
             Outcome::Locked { reason } => {
                 let before = before.filter(|before| before.held);
                 let long = before.as_ref().is_some_and(|before| now - before.since >= HELD_FOR_LONG);
@@ -266,7 +270,7 @@ impl State {
     pub(super) fn reopen(&mut self, id: &OrderId, seen: Instant) {
         match self.known.get(id) {
             Some(Stage::Settled(at, _)) if *at < seen => {}
-            Some(Stage::Waits(place)) => self.waits.remove(*place),
+            Some(Stage::Waits(place)) => drop(self.waits.remove(*place)),
             Some(Stage::Hinted | Stage::Open | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
         }
         self.known.remove(id);
@@ -275,23 +279,50 @@ impl State {
     /// Lets an order that was in hand wait, if there is room; what is forgotten is found again in the table.
     pub(super) fn wait(&mut self, held: PutOff, capacity: usize) {
         self.in_hand = self.in_hand.saturating_sub(1);
-        self.alone.take_back(&held.pending);
+        let before = self.alone.take_back(&held.pending);
         let id = held.pending.id.clone();
-        if self.waits.len() < capacity {
-            let place = self.waits.add(held);
+        if self.answered.remove(&id) && held.why != Why::Disputed {
+            self.put_back(held.pending, before, Instant::now());
+        } else if self.waits.len() < capacity {
+            let place = self.waits.add(held, before);
             self.known.insert(id, Stage::Waits(place));
         } else {
             self.known.remove(&id);
         }
     }
 
+    /// Something new is known of an order about which somebody was asked.
+    pub(super) fn answered(&mut self, id: &OrderId, now: Instant) {
+        match self.known.get(id) {
+            Some(Stage::Waits(place)) if self.waits.why(*place) != Some(Why::Disputed) => {
+                if let Some(Held { pending, before, .. }) = self.waits.remove(*place) {
+                    self.put_back(pending, before, now);
+                }
+            }
+            Some(Stage::Open) => drop(self.answered.insert(id.clone())),
+            Some(Stage::Hinted | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => {}
+        }
+    }
+
+    /// Puts an order to where it came from, to be tried next.
+    fn put_back(&mut self, pending: Pending, before: Option<Waiting>, now: Instant) {
+        self.known.insert(pending.id.clone(), Stage::Open);
+        match before {
+            Some(before) => self.alone.resume(Waiting { pending, ..before }, now),
+            None => self.due_now.push(pending, now),
+        }
+    }
+
     /// Queues what has waited until now; returns whether there was any.
     pub(super) fn wake(&mut self, now: Instant) -> bool {
         let mut woken = false;
-        while let Some(pending) = self.waits.pop(now) {
+        while let Some(Held { pending, before, .. }) = self.waits.pop(now) {
             woken = true;
             self.known.insert(pending.id.clone(), Stage::Open);
-            self.backlog.push(pending, now);
+            match before {
+                Some(before) => self.alone.resume(Waiting { pending, ..before }, now),
+                None => self.backlog.push(pending, now),
+            }
         }
         woken
     }
@@ -313,7 +344,7 @@ impl State {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.closed || (self.queued() == 0 && self.in_hand == 0 && !self.alone.is_busy())
+        self.closed || (self.queued() == 0 && self.in_hand == 0 && !self.alone.is_busy() && self.waits.count(Why::Asked) == 0)
     }
 
     /// `due` of one that was closed and whose notification has not come yet.

@@ -43,6 +43,8 @@ pub enum Outcome {
         /// Which, as far as the database says.
         reason: String,
     },
+    /// Due, but nobody was asked about it who was to be, or about another deadline.
+    Unasked,
     /// Unpaid, with the deadline for which it was closed a while ago: closing it again would run the user's statements
     /// again.
     Undone,
@@ -63,6 +65,7 @@ impl Outcome {
             Self::NotDue { .. } => "not_due",
             Self::NotFound => "not_found",
             Self::Locked { .. } => "locked",
+            Self::Unasked => "unasked",
             Self::Undone => "undone",
             Self::Rejected { .. } => "rejected",
         }

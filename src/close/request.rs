@@ -4,22 +4,25 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Semaphore, watch},
-    time::Instant,
+    time::{Instant, timeout_at},
 };
 
 use crate::{
-    close::{Clearance, Closer, Gate, Looked, Pending, Sorted, Stats, worker::REQUESTED},
+    close::{Clearance, Closer, Gate, Looked, Outcome, Pending, PutOff, Sorted, Stats, Why, worker::REQUESTED},
     order::{OrderId, Trigger},
     store::StoreError,
 };
+
+/// For how long somebody is waited for who is asked about an order.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What came of a request.
 #[derive(Debug)]
 pub enum Requested {
     /// The order was looked at, and is closed if it was to be.
     Looked(Looked),
-    /// It is due by its row, and waits for its key so long.
-    Disputed(Duration),
+    /// It waits so long at the most.
+    Waits(Why, Duration),
     /// Nothing was looked at: closing is paused.
     Paused,
 }
@@ -50,16 +53,31 @@ impl Requests {
         if self.gate.is_shut() {
             return Ok(Requested::Paused);
         }
-        // Never closed.
-        let _place = self.places.acquire().await;
-        let sorted = Sorted::wholly(self.clearance.as_ref(), vec![Pending::new(id.clone(), Trigger::Request)]).await;
-        if let Some(put_off) = sorted.wait.first() {
-            return Ok(Requested::Disputed(put_off.until.saturating_duration_since(Instant::now())));
-        }
-        let looked = self.closer.one(sorted.go).await?;
-        self.stats.looked(&looked);
-        let Some(looked) = looked.into_iter().next() else {
-            return Err(StoreError::Rejected(format!("nothing is known of order {id} after a look at it")));
+        let until = Instant::now() + PATIENCE;
+        let mut pending = Pending::new(id.clone(), Trigger::Request);
+        let looked = loop {
+            let mut answers = self.clearance.answers();
+            answers.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            let sorted = Sorted::wholly(self.clearance.as_ref(), vec![pending]).await;
+            if let Some(PutOff { pending: order, until: time, why }) = sorted.wait.into_iter().next() {
+                if let (Why::Asked, Some(answers)) = (why, &mut answers)
+                    && matches!(timeout_at(until, answers.changed()).await, Ok(Ok(())))
+                {
+                    pending = order;
+                    continue;
+                }
+                return Ok(Requested::Waits(why, time.saturating_duration_since(Instant::now())));
+            }
+            // Never closed.
+            let _place = self.places.acquire().await;
+            let looked = self.closer.one(sorted.go).await?;
+            self.stats.looked(&looked);
+            match looked.into_iter().next() {
+                None => return Err(StoreError::Rejected(format!("nothing is known of order {id} after a look at it"))),
+                // Its deadline has moved, and has passed again.
+                Some(Looked { pending: order, outcome: Outcome::Unasked }) if Instant::now() < until => pending = order,
+                Some(looked) => break looked,
+            }
         };
         if looked.is_closed() {
             self.closed.send_replace(());

@@ -65,6 +65,8 @@ pub struct Summary {
     pub locked: u64,
     /// Closures that the database rejected.
     pub rejected: u64,
+    /// Questions about orders, by their answers: close, paid, later, none.
+    pub asked: BTreeMap<&'static str, u64>,
     /// Notifications heard.
     pub heard: u64,
     /// Notifications of keys that are no orders.
@@ -107,6 +109,7 @@ impl Counts {
             Outcome::NotDue { .. } => summary.not_due += 1,
             Outcome::NotFound => summary.not_found += 1,
             Outcome::Locked { .. } => summary.locked += 1,
+            Outcome::Unasked => {}
             Outcome::Rejected { .. } | Outcome::Undone => summary.rejected += 1,
         }
     }
@@ -162,6 +165,12 @@ impl Stats {
                 }
             }
         }
+    }
+
+    /// Counts questions about orders that have ended with this answer.
+    pub fn answered(&self, answer: &'static str, orders: u64) {
+        self.both(|counts| *counts.summary.asked.entry(answer).or_default() += orders);
+        metric::ASKS.add(orders, &[self.rule.as_str(), answer]);
     }
 
     /// Counts one notification; `order` if its key named one.
@@ -220,6 +229,12 @@ impl Stats {
 }
 
 impl Summary {
+    /// The questions that have ended with this answer.
+    #[must_use]
+    pub fn answered(&self, answer: &str) -> u64 {
+        self.asked.get(answer).copied().unwrap_or_default()
+    }
+
     /// The closures that one trigger brought.
     #[must_use]
     pub fn by(&self, trigger: Trigger) -> u64 {

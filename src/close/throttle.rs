@@ -36,6 +36,14 @@ pub(super) enum Said {
 }
 
 impl Throttle {
+    /// How many lines were not said since the last one, if one more is to be said.
+    pub fn withheld(&self, now: Instant) -> Option<u64> {
+        match self.say(now) {
+            Said::Now { withheld } => Some(withheld),
+            Said::Not => None,
+        }
+    }
+
     /// There is one more line to be said.
     pub(super) fn say(&self, now: Instant) -> Said {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,8 +27,8 @@ pub(super) enum Way {
 pub(super) enum Failure {
     /// It did not begin, or the whole table is locked: no order has to do with it.
     Database(StoreError),
-    /// Step by step it is known why: another transaction holds an order's row, a trigger has changed it, or it must not be
-    /// closed again, or not yet.
+    /// Step by step it is known why: another transaction holds an order's row, a trigger has changed it, it must not be
+    /// closed again, or not yet, or somebody has to be asked about it once more.
     Fused(String),
     /// A statement failed.
     Statement(StoreError),
@@ -99,7 +99,7 @@ pub(super) async fn lock_judge_update(
     }
     // The rows were read after `began`, so no closure is reported earlier than it was.
     let since = began.elapsed();
-    let looked = candidates.into_iter().map(|Candidate { pending, row, verdict, undone }| {
+    let looked = candidates.into_iter().map(|Candidate { mut pending, row, verdict, undone }| {
         let outcome = match verdict {
             Verdict::Close { .. } if undone => Outcome::Undone,
             Verdict::Close { overdue } => {
@@ -109,6 +109,11 @@ pub(super) async fn lock_judge_update(
             Verdict::NotDue { remaining } => Outcome::NotDue { remaining },
             Verdict::NotFound => Outcome::NotFound,
             Verdict::Locked => Outcome::Locked { reason: ROW_HELD.into() },
+            Verdict::Unasked => {
+                // So that the answer for another deadline is taken for none.
+                pending.deadline = row.and_then(|row| row.deadline);
+                Outcome::Unasked
+            }
         };
         Looked { pending, outcome }
     });
@@ -175,7 +180,14 @@ async fn run_user_sql(transaction: &mut dyn Transaction, candidates: &[Candidate
     let event = |one: &Candidate| {
         let row = one.row.as_ref().filter(|_| one.is_to_close())?;
         let carried = included.remove(&row.id).unwrap_or_default();
-        Some(NewEvent { order: one.pending.id.clone(), deadline: row.deadline?, now: row.now, trigger: one.pending.trigger, carried })
+        Some(NewEvent {
+            order: one.pending.id.clone(),
+            deadline: row.deadline?,
+            now: row.now,
+            trigger: one.pending.trigger,
+            carried,
+            asked: one.pending.may.asked(),
+        })
     };
     let events: Vec<NewEvent> = candidates.iter().filter_map(event).collect();
     transaction.record(&events).await

@@ -11,7 +11,7 @@ use figment::{
 use super::{rules, secret};
 
 /// The settings that can hold a secret.
-const SECRET: [&str; 4] = ["redis.url", "database.url", "events.webhooks", "http.token"];
+const SECRET: [&str; 5] = ["redis.url", "database.url", "events.webhooks", "close.ask", "http.token"];
 
 /// Whether a setting can hold a secret, or is a table around one that can, or below one.
 fn can_hold_a_secret(path: &str) -> bool {

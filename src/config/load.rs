@@ -13,7 +13,7 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use super::{Config, DatabaseUrl, Rule, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables};
+use super::{Ask, Config, DatabaseUrl, Rule, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
@@ -190,6 +190,7 @@ impl Loaded {
         self.within(&key("close.workers"), close.workers, 1, 64)?;
         self.within(&key("close.inbox"), close.inbox, close.batch_size, 10_000_000)?;
         self.within(&key("close.retry.attempts"), close.retry.attempts as usize, 1, 1_000)?;
+        close.ask.iter().try_for_each(|ask| self.validate_ask(ask, key))?;
         self.longer_than_nothing(&key("close.retry.initial"), close.retry.initial)?;
         self.longer_than_nothing(&key("close.retry.max"), close.retry.max)?;
         if orders.unpaid.get().contains(&orders.closed) {
@@ -235,6 +236,24 @@ impl Loaded {
             if timeout.get().is_zero() {
                 return wrong("timeout is 0s, and must be longer");
             }
+        }
+        Ok(())
+    }
+
+    /// Whoever a rule asks before it closes; `key` names its settings.
+    fn validate_ask(&self, ask: &Ask, key: impl Fn(&str) -> String) -> Result<(), String> {
+        let Ask { secrets, secret_files, timeout, ahead, batch, concurrency, max_wait, .. } = ask;
+        if secrets.is_empty() && secret_files.is_empty() {
+            return Err(self.wrong(&key("close.ask"), "has no secrets; write secrets = [\"whsec_...\"], or secret_files"));
+        }
+        self.within(&key("close.ask.batch"), *batch, 1, 1_000)?;
+        self.within(&key("close.ask.concurrency"), *concurrency, 1, 64)?;
+        self.longer_than_nothing(&key("close.ask.timeout"), *timeout)?;
+        self.longer_than_nothing(&key("close.ask.max_wait"), *max_wait)?;
+        let seen = self.config.sweep.ahead;
+        if *ahead > seen {
+            let what = format!("is {ahead}, and orders are seen no more than sweep.ahead before, {seen}");
+            return Err(self.wrong(&key("close.ask.ahead"), &what));
         }
         Ok(())
     }

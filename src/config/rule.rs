@@ -38,6 +38,8 @@ pub struct Rule {
     pub include: Vec<ColumnName>,
     /// The column with the trace that it goes on with, likewise.
     pub traceparent: Option<ColumnName>,
+    /// Columns that the question before closing carries.
+    pub asked: Vec<ColumnName>,
     /// What stands before the id in an order's key.
     pub key_prefix: KeyPrefix,
 }
@@ -121,6 +123,7 @@ impl Rule {
             close_sql: config.close.sql.clone(),
             include: if config.events.enabled { config.events.include.clone() } else { Vec::new() },
             traceparent: config.events.traceparent.clone().filter(|_| config.events.enabled),
+            asked: config.close.ask.as_ref().map(|ask| ask.include.clone()).unwrap_or_default(),
             key_prefix: config.redis.key_prefix.clone(),
         }
     }

@@ -15,7 +15,7 @@ use super::rules;
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 17] = [
+const TEXT: [&str; 19] = [
     "redis.url",
     "redis.ca_file",
     "redis.key_prefix",
@@ -26,6 +26,8 @@ const TEXT: [&str; 17] = [
     "orders.status",
     "orders.deadline.column",
     "orders.filter",
+    "close.ask.url",
+    "close.ask.ca_file",
     "events.source",
     "events.traceparent",
     "events.stream.key",

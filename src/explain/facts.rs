@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment, story::Story};
 use crate::{
-    close::{Kept, KeptBy, Pending},
+    close::{Kept, KeptBy, Why},
     config::Disputed,
     order::{OrderId, Row, Trigger, Verdict, rfc3339},
     outbox::{Event, Pause, PauseStatus},
@@ -43,8 +43,7 @@ impl<'e> Facts<'e> {
             [one] => Some((one.passes_filter && !one.is_claimed_twice).then(|| Row { locked: true, ..one.row.clone() })),
             _ => None,
         };
-        let pending = Pending::new(id.clone(), Trigger::Request);
-        let verdict = verdict.map(|row| explainer.bounds.judge(explainer.store.unpaid(), &pending, row.as_ref(), asked));
+        let verdict = verdict.map(|row| explainer.bounds.judge_row(explainer.store.unpaid(), Trigger::Request, row.as_ref(), asked));
         Self { explainer, id, rows, key, story, kept, halted, verdict }
     }
 
@@ -75,6 +74,14 @@ impl<'e> Facts<'e> {
         self.story.pause.as_ref()?.as_ref().filter(|pause| pause.rate.is_none())
     }
 
+    /// What whoever has to be asked about it has said, or not.
+    pub(super) fn why(&self) -> Option<Why> {
+        match self.kept.as_ref()?.what {
+            Kept::Waits(why) if why != Why::Disputed => Some(why),
+            Kept::Waits(_) | Kept::Held | Kept::Resting | Kept::GivenUp => None,
+        }
+    }
+
     fn is_kept(&self, what: Kept) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.what == what)
     }
@@ -100,7 +107,7 @@ impl<'e> Facts<'e> {
             Some(Verdict::NotDue { .. } | Verdict::Close { .. }) if gives_up => State::GivenUp,
             Some(Verdict::NotDue { .. }) if self.halted.is_some() => State::Halted,
             Some(Verdict::NotDue { .. }) => State::NotDue,
-            Some(Verdict::NotFound | Verdict::Close { .. } | Verdict::Locked) => self.in_the_way(),
+            Some(Verdict::NotFound | Verdict::Close { .. } | Verdict::Locked | Verdict::Unasked) => self.in_the_way(),
         }
     }
 
@@ -118,8 +125,10 @@ impl<'e> Facts<'e> {
             State::Halted
         } else if self.pause().is_some() {
             State::Paused
-        } else if is_disputed || self.is_kept(Kept::Disputed) {
+        } else if is_disputed || self.is_kept(Kept::Waits(Why::Disputed)) {
             State::Disputed
+        } else if self.why().is_some() {
+            State::Asked
         } else if self.is_kept(Kept::Held) {
             State::Held
         } else if self.is_kept(Kept::Resting) {
@@ -147,7 +156,7 @@ impl<'e> Facts<'e> {
                 let left = self.pause()?.left.and_then(|left| i64::try_from(left.as_micros()).ok());
                 next(Trigger::Sweep, left.map(|left| row.now.saturating_add(left)))
             }
-            State::Held | State::Refused | State::Due => next(Trigger::Sweep, None),
+            State::Asked | State::Held | State::Refused | State::Due => next(Trigger::Sweep, None),
             State::NotFound
             | State::SeveralRows
             | State::Hidden
@@ -184,6 +193,9 @@ impl<'e> Facts<'e> {
             State::Halted => "set database.time_zone to the zone in which the shop writes deadlines".into(),
             State::Paused => "order-closer resume".into(),
             State::Disputed | State::NotDue => self.advice()?,
+            State::Asked => {
+                "see what the receiver of close.ask says of it; `order-closer close --without-asking` closes it all the same".into()
+            }
             State::Held => "see which transaction holds it, if it does so for long: it may wait for somebody at a payment page".into(),
             State::Refused => "mend what its last try said; it is tried again by itself".into(),
             State::Due => format!("see that a daemon runs (order-closer healthcheck), or run: order-closer close {id}"),

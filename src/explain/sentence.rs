@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{KeyState, State, facts::Facts};
 use crate::{
-    close::{Kept, UNDONE},
+    close::{Kept, UNDONE, Why},
     config::{Disputed, Span},
     order::{Printable, Trigger, rfc3339},
     outbox::Event,
@@ -99,6 +99,9 @@ impl Facts<'_> {
             }
             State::Paused => format!("is due since {due}, and waits: {}", self.paused()),
             State::Disputed => format!("is due by its row since {due}, but {}", self.disputed()),
+            State::Asked => {
+                format!("is due since {due}, and waits: {}{}", self.why().map_or("somebody is asked about it", Why::text), self.said())
+            }
             State::Held => format!("is due since {due} and tried again every second: another transaction holds it{}", self.said()),
             State::Refused => format!("is due since {due} and tried again by and by: the database refuses its closure{}", self.said()),
             State::Due => {
@@ -204,7 +207,7 @@ impl Facts<'_> {
                 format!("its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))
             }
             _ => {
-                let left = self.kept.as_ref().filter(|kept| kept.what == Kept::Disputed).and_then(|kept| kept.left);
+                let left = self.kept.as_ref().filter(|kept| kept.what == Kept::Waits(Why::Disputed)).and_then(|kept| kept.left);
                 let left = left.map_or_else(String::new, |left| {
                     format!(", for another {} at the most", span(i64::try_from(left.as_micros()).unwrap_or(i64::MAX)))
                 });

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Desk, Of, Refusal};
 use crate::{
-    close::{Closed, Looked, Outcome, Requested, UNDONE},
+    close::{Closed, Looked, Outcome, Requested, UNDONE, Why},
     order::OrderId,
     store::StoreError,
 };
@@ -55,10 +55,22 @@ pub(super) async fn close(Of(desk): Of, Path(id): Path<String>) -> Result<Respon
 fn answer(id: &OrderId, requested: Requested) -> Response {
     let plain = |outcome| Answer { id: id.as_str().to_owned(), outcome, status: None, lateness_s: None, seconds_left: None, reason: None };
     let outcome = match requested {
-        Requested::Disputed(left) => {
+        Requested::Waits(Why::Disputed, left) => {
             let reason = Some("due by its row, but its key is to expire later, and it waits for that (orders.disputed)".into());
             let answer = Answer { seconds_left: Some(left.as_secs_f64()), reason, ..plain("disputed") };
             return later(StatusCode::CONFLICT, left, answer);
+        }
+        Requested::Waits(why, left) => {
+            let (status, outcome) = match why {
+                Why::Paid => (StatusCode::CONFLICT, "paid"),
+                Why::Later => (StatusCode::CONFLICT, "later"),
+                Why::Disputed | Why::Asked | Why::Unanswered | Why::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, "unanswered"),
+            };
+            return later(
+                status,
+                left,
+                Answer { seconds_left: Some(left.as_secs_f64()), reason: Some(why.text().into()), ..plain(outcome) },
+            );
         }
         Requested::Paused => {
             let reason = Some("closing is paused (order-closer status)".into());
@@ -78,6 +90,10 @@ fn answer(id: &OrderId, requested: Requested) -> Response {
         Outcome::NotDue { remaining: None } => {
             let reason = Some("it has no deadline, and so is never due".into());
             (StatusCode::CONFLICT, Json(Answer { reason, ..plain(name) })).into_response()
+        }
+        Outcome::Unasked => {
+            let reason = Some("its deadline has moved since somebody was asked about it".into());
+            later(StatusCode::SERVICE_UNAVAILABLE, Duration::from_secs(1), Answer { reason, ..plain(name) })
         }
         Outcome::NotFound => (StatusCode::NOT_FOUND, Json(plain(name))).into_response(),
         Outcome::Locked { reason } => {

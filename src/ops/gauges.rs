@@ -65,6 +65,7 @@ impl Gauges {
             ("held", held),
             ("resting", waiting.saturating_sub(queued).saturating_sub(held)),
             ("disputed", self.inbox.waits(Why::Disputed)),
+            ("asked", Why::ASKED.iter().map(|why| self.inbox.waits(*why)).sum()),
         ];
         for (state, orders) in states {
             metric::WAITING.set(orders as f64, &[self.store.rule().as_str(), state]);

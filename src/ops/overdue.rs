@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    close::{Gate, Inbox, Kept},
+    close::{Gate, Inbox, Kept, Why},
     config::{Live, Sweep},
     metric,
     order::OrderId,
@@ -48,6 +48,8 @@ pub struct Overdue {
     pub paused: u64,
     /// Their keys contradict their rows.
     pub disputed: u64,
+    /// Somebody is asked about them, or has not said that they may be closed.
+    pub asked: u64,
     /// Given up.
     pub dead: u64,
     /// For longer than `sweep.oldest`.
@@ -132,7 +134,8 @@ impl Overdues {
                 match kept.get(&row.id) {
                     Some(Kept::Held) => overdue.held += 1,
                     Some(Kept::Resting) => overdue.resting += 1,
-                    Some(Kept::Disputed) => overdue.disputed += 1,
+                    Some(Kept::Waits(Why::Disputed)) => overdue.disputed += 1,
+                    Some(Kept::Waits(_)) => overdue.asked += 1,
                     Some(Kept::GivenUp) => overdue.dead += 1,
                     None if self.gate.is_shut() => overdue.paused += 1,
                     None => {
@@ -178,6 +181,7 @@ impl Overdue {
             ("resting", self.resting),
             ("paused", self.paused),
             ("disputed", self.disputed),
+            ("asked", self.asked),
             ("dead", self.dead),
         ];
         for (state, orders) in states {

@@ -26,6 +26,8 @@ pub enum Verdict {
     NotFound,
     /// Unpaid and due, but its row is locked: a payment may be in progress.
     Locked,
+    /// Unpaid, due and locked by us, but nobody was asked about it who was to be, or about another deadline.
+    Unasked,
 }
 
 impl Verdict {
@@ -38,6 +40,7 @@ impl Verdict {
             Self::NotDue { .. } => "not_due",
             Self::NotFound => "not_found",
             Self::Locked => "locked",
+            Self::Unasked => "unasked",
         }
     }
 

@@ -36,6 +36,10 @@ pub struct Event {
     pub data: Box<RawValue>,
     /// The trace that it goes on with.
     pub traceparent: Option<String>,
+    /// When somebody was asked whether it may be closed, likewise by the database's clock, where somebody was.
+    pub asked_at: Option<i64>,
+    /// What was answered, or why nothing was.
+    pub answer: Option<String>,
 }
 
 /// The same as it is printed in JSON.
@@ -86,10 +90,11 @@ pub struct Pruned {
 /// The columns of [`event`], of a table called e.
 pub(super) fn columns(outbox: &Outbox) -> String {
     format!(
-        "CAST(e.id AS CHAR(36)), {rule}, e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}",
+        "CAST(e.id AS CHAR(36)), {rule}, e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}, {answer}",
         rule = outbox.rule_of_event(),
         data = outbox.words.data_text,
-        traceparent = outbox.traceparent()
+        traceparent = outbox.traceparent(),
+        answer = outbox.answer()
     )
 }
 
@@ -105,6 +110,8 @@ pub(super) fn event(fields: &mut Fields) -> Result<Event> {
         instance: fields.text()?,
         data: RawValue::from_string(fields.text()?).map_err(|error| unexpected(&format!("no JSON ({error})")))?,
         traceparent: fields.optional_text()?,
+        asked_at: fields.optional_integer()?,
+        answer: fields.optional_text()?,
     })
 }
 

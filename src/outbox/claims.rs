@@ -194,7 +194,7 @@ impl Outbox {
         let (mut claimed, mut behind) = (Vec::new(), Vec::new());
         for candidate in self.candidates(link, target, lease, &due).await? {
             match candidate {
-                Candidate::Free(free) => claimed.push(free),
+                Candidate::Free(free) => claimed.push(*free),
                 Candidate::Behind { event, until } => behind.push((event, until)),
             }
         }
@@ -241,7 +241,9 @@ impl Outbox {
             let ago = |since: i64| Duration::from_micros(u64::try_from(now - since).unwrap_or(0));
             Ok(match earlier {
                 Some(earlier) => Candidate::Behind { event: event.id, until: earlier.max(now + micros(AFTER_ANOTHER)) },
-                None => Candidate::Free(Claimed { event, attempt, failing_for: failing_since.map(ago), until: now + micros(lease) }),
+                None => {
+                    Candidate::Free(Box::new(Claimed { event, attempt, failing_for: failing_since.map(ago), until: now + micros(lease) }))
+                }
             })
         };
         link.fetch(&select, &[vec![target.into()], ids].concat()).await?.into_iter().map(candidate).collect()
@@ -407,7 +409,7 @@ impl Outbox {
 /// A delivery that is due.
 enum Candidate {
     /// It can be claimed.
-    Free(Claimed),
+    Free(Box<Claimed>),
     /// An earlier event of its order comes first.
     Behind {
         event: Uuid,

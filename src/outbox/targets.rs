@@ -1,7 +1,6 @@
 //! Whoever is told of closures.
 
 mod envelope;
-mod signature;
 mod stream;
 mod webhook;
 
@@ -10,7 +9,6 @@ use std::{fmt, time::Duration};
 use async_trait::async_trait;
 
 pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
-pub use signature::signatures;
 pub use stream::Entries;
 pub use webhook::Endpoint;
 

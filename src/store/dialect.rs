@@ -274,6 +274,8 @@ pub(super) struct Fragments {
     pub(super) order: String,
     /// The JSON object, as text, of the columns that events carry.
     pub(super) included: Option<String>,
+    /// The same of what the question before closing carries.
+    pub(super) asked: Option<String>,
     /// The trace that they go on with, as text.
     pub(super) traceparent: Option<String>,
 }

@@ -44,6 +44,8 @@ pub(super) struct Mapped<C> {
     pub(super) deadline: C,
     /// What events carry, by the names in the configuration.
     pub(super) included: Vec<(String, C)>,
+    /// What the question before closing carries, likewise.
+    pub(super) asked: Vec<(String, C)>,
     /// The names of all.
     pub(super) names: Vec<String>,
 }
@@ -68,15 +70,15 @@ impl<C: Column> Mapped<C> {
                 OpenError::Missing(Misfit(missing))
             })
         };
+        let carried = |key: &str, names: &[ColumnName]| {
+            names.iter().map(|name| Ok((name.to_string(), find(key, name)?))).collect::<Result<Vec<_>, OpenError>>()
+        };
         let mapped = Self {
             id: find("orders.id", &rule.id)?,
             status: find("orders.status", &rule.status)?,
             deadline: find("orders.deadline.column", &rule.deadline.column)?,
-            included: rule
-                .include
-                .iter()
-                .map(|name| Ok((name.to_string(), find("events.include", name)?)))
-                .collect::<Result<_, OpenError>>()?,
+            included: carried("events.include", &rule.include)?,
+            asked: carried("close.ask.include", &rule.asked)?,
             names: columns.iter().map(|column| column.name().to_owned()).collect(),
         };
         rule.traceparent.iter().try_for_each(|column| find("events.traceparent", column).map(drop))?;

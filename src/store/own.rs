@@ -13,7 +13,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
-pub use record::{NewEvent, instance};
+pub use record::{Asked, NewEvent, instance};
 
 pub(crate) use link::{Fields, Link, Work, finish, unexpected};
 pub(crate) use words::{Words, listed};
@@ -29,7 +29,7 @@ use crate::{
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The newest version of our tables that this program knows.
-pub const VERSION: i64 = 4;
+pub const VERSION: i64 = 5;
 
 /// The version from which on they hold what events and dead letters need.
 const WITH_ORDERS_TABLE: i64 = 2;
@@ -47,6 +47,9 @@ const WITH_RULES: i64 = 4;
 const WITH_TRACES: i64 = 4;
 /// The version from which on they hold the states of targets, and since when a delivery has been failing.
 const WITH_TARGETS: i64 = 4;
+
+/// The version from which on events have the answers of whoever was asked before.
+const WITH_ANSWERS: i64 = 5;
 
 /// Where connections for our own tables come from.
 #[async_trait]
@@ -198,6 +201,11 @@ impl Outbox {
     /// The trace of an event of a table called e, as its tables have it.
     pub(crate) fn traceparent(&self) -> &'static str {
         if self.version >= WITH_TRACES { "e.traceparent" } else { "NULL" }
+    }
+
+    /// What was answered before the closure of an event of a table called e, likewise.
+    pub(crate) fn answer(&self) -> &'static str {
+        if self.version >= WITH_ANSWERS { "e.asked_at, e.answer" } else { "NULL, NULL" }
     }
 
     /// What is wrong with the tables that are not ready, and what makes them so.

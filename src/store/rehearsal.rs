@@ -135,7 +135,14 @@ async fn close(transaction: &mut dyn Transaction, unpaid: &[String], id: &OrderI
     let mut included = transaction.included(ids).await?;
     transaction.run_close_sql(ids).await?;
     let carried = included.remove(id).unwrap_or_default();
-    let event = NewEvent { order: id.clone(), deadline: row.deadline.unwrap_or(row.now), now: row.now, trigger: Trigger::Request, carried };
+    let event = NewEvent {
+        order: id.clone(),
+        deadline: row.deadline.unwrap_or(row.now),
+        now: row.now,
+        trigger: Trigger::Request,
+        carried,
+        asked: None,
+    };
     transaction.record(&[event]).await?;
     // Before what was deferred: close.sql may move the row elsewhere, and a trigger may set another status at the end.
     let closed = transaction.count_closed(ids).await?;

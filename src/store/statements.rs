@@ -54,6 +54,8 @@ pub(super) struct Statements<L> {
     /// In: ids. Out: their rows as last committed, each with its deadline's text, and whether the rule takes it
     /// ([`Rule::takes`]). Locks nothing. Not filtered.
     pub(super) inspect: L,
+    /// In: ids. Out: id, what the question before closing carries, and NULL. Locks nothing. Only where it carries something.
+    pub(super) asked: Option<L>,
     /// In: ids. Out: the rows of those that were unpaid and due, and are closed now. Locks these; waits for locks.
     pub(super) close_due: Option<L>,
     /// In: ids, whose rows are locked. Out: the number of rows changed. As the update of a closure, whatever their deadline.
@@ -97,6 +99,7 @@ impl<L> Statements<L> {
         let (orders, filter) = (&fragments.names.table, rule.filter_condition(&fragments.names));
         let row = format!("{id_text}, {status_text}, {deadline}, {now}");
         let Fragments { hint, listed, .. } = fragments;
+        let asked = fragments.asked.as_ref().map(|object| format!("SELECT {id_text}, {object}, NULL FROM {orders}{hint} WHERE {listed}"));
         let look = format!("SELECT {} FROM {orders}{hint} WHERE {listed}", fragments.batch.as_ref().unwrap_or(&row));
         let takes = rule.takes(&fragments.names);
         let inspect = format!("SELECT {row}, {}, {takes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
@@ -139,6 +142,7 @@ impl<L> Statements<L> {
             close_due: fragments.close_due.clone().map(|statement| D::list(table, statement)).transpose()?,
             look: D::list(table, look)?,
             inspect: D::list(table, inspect)?,
+            asked: asked.map(|statement| D::list(table, statement)).transpose()?,
             update_early: D::list(table, update(fragments, rule, "", ""))?,
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
             due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),

@@ -3,6 +3,7 @@
 mod transaction;
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::Instant,
 };
@@ -27,7 +28,7 @@ use crate::{
         zone::ServersZone,
     },
 };
-use transaction::{Open, fetch, number, rows};
+use transaction::{Open, asked, fetch, number, peek, rows};
 
 /// The fact that is the server's own zone.
 const ZONE: &str = "time zone";
@@ -327,6 +328,21 @@ impl<D: Dialect> Store for Table<D> {
 
     fn time_zone(&self) -> String {
         self.schema().fragments.described.time_zone.clone()
+    }
+
+    async fn asked_about(&self, ids: &[OrderId]) -> Result<Vec<(Row, String)>> {
+        let schema = self.schema();
+        let mut session = self.connections.read().await?;
+        let rows = peek(&mut session, &schema.statements, ids).await?;
+        let mut carried = match &schema.statements.asked {
+            Some(statement) => asked(&mut session, statement, ids).await?,
+            None => HashMap::new(),
+        };
+        let with_columns = |row: Row| {
+            let columns = carried.remove(&row.id).unwrap_or_default().data;
+            (row, columns)
+        };
+        Ok(rows.into_iter().map(with_columns).collect())
     }
 
     fn zone_matters(&self) -> bool {

@@ -35,7 +35,7 @@ use tracing::{debug, info, warn};
 use uuid::Uuid;
 
 use crate::{
-    close::{Gate, Inbox, Outage, Stats},
+    close::{Gate, Inbox, Outage, Share, Stats},
     config::Config,
     order::OrderId,
     redis::{Commands, RedisError},
@@ -146,6 +146,12 @@ impl Membership {
 
     fn change<T>(&self, change: impl FnOnce(&mut Peers) -> T) -> T {
         change(&mut self.peers.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Share for Membership {
+    fn is_ours(&self, id: &OrderId) -> bool {
+        self.patience(id).is_zero()
     }
 }
 

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    close::{Inbox, Later},
+    close::{Foresight, Inbox, Later},
     metric,
     order::{OrderId, Trigger},
     redis::Commands,
@@ -76,6 +76,8 @@ pub struct Pacer {
     pub peers: Arc<Membership>,
     /// How keys are touched.
     pub touch: Toucher,
+    /// Who asks about orders before they are due.
+    pub foresight: Option<Arc<dyn Foresight>>,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -98,7 +100,13 @@ impl Pacer {
             under_way: Arc::new(Semaphore::new(UNDER_WAY)),
             rest_until: Arc::default(),
         };
-        Self { upcoming, later, inbox, peers, touch, stop }
+        Self { upcoming, later, inbox, peers, touch, foresight: None, stop }
+    }
+
+    /// One that also lets somebody ask about orders before they are due, if that is wanted.
+    #[must_use]
+    pub fn with_foresight(self, foresight: Option<Arc<dyn Foresight>>) -> Self {
+        Self { foresight: foresight.filter(|foresight| !foresight.ahead().is_zero()), ..self }
     }
 
     /// Keeps appointments.
@@ -110,7 +118,7 @@ impl Pacer {
                 () = self.stop.cancelled() => return,
                 Some(orders) = self.upcoming.recv() => {
                     for Upcoming { id, deadline, at } in orders {
-                        wheel.insert(id, Appointment { at: at + EXPIRY, deadline: Some(deadline), step: Step::Touch });
+                        wheel.insert(id, self.first_appointment(at, deadline));
                     }
                 }
                 Some(Later { id, trigger, at }) = self.later.recv() => {
@@ -125,10 +133,24 @@ impl Pacer {
         }
     }
 
+    /// What is done first with an order that is due then.
+    fn first_appointment(&self, at: Instant, deadline: i64) -> Appointment {
+        let touch = Appointment { at: at + EXPIRY, deadline: Some(deadline), step: Step::Touch };
+        let ahead = self.foresight.as_ref().and_then(|foresight| at.checked_sub(foresight.ahead()));
+        ahead.map_or(touch, |at| Appointment { at, step: Step::Ask, ..touch })
+    }
+
     fn act(&self, ready: Vec<(OrderId, Appointment)>, wheel: &mut Wheel) {
-        let mut touched = Vec::new();
+        let (mut touched, mut asked) = (Vec::new(), Vec::new());
         for (id, appointment) in ready {
             match appointment.step {
+                Step::Ask => {
+                    let at = appointment.at + self.foresight.as_ref().map_or(Duration::ZERO, |foresight| foresight.ahead());
+                    if self.peers.is_ours(&id) {
+                        asked.push(id.clone());
+                    }
+                    wheel.insert(id, Appointment { at: at + EXPIRY, step: Step::Touch, ..appointment });
+                }
                 // Its instance does it; and if not, the sweep finds it.
                 Step::Touch if !self.peers.is_ours(&id) => {}
                 Step::Touch => touched.push((id, appointment)),
@@ -136,6 +158,9 @@ impl Pacer {
                     self.inbox.offer_due([&id], trigger);
                 }
             }
+        }
+        if let Some(foresight) = self.foresight.as_ref().filter(|_| !asked.is_empty()) {
+            foresight.foresee(asked);
         }
         if touched.is_empty() {
             return;

@@ -134,6 +134,10 @@ impl Store for Table {
         unimplemented!()
     }
 
+    async fn asked_about(&self, _ids: &[OrderId]) -> Result<Vec<(Row, String)>, StoreError> {
+        unimplemented!()
+    }
+
     fn set_targets(&self, _events: &Events) {}
 
     fn pools(&self) -> Vec<Pool> {

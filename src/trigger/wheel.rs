@@ -21,6 +21,8 @@ const SAME: Duration = Duration::from_millis(1);
 /// What is done with an order when its time has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
+    /// Ask about it.
+    Ask,
     /// Touch its key.
     Touch,
     /// Offer it to the inbox.

@@ -409,6 +409,40 @@ async fn a_wrong_url_keeps_its_secret() {
     }
 }
 
+#[tokio::test]
+async fn who_is_asked_is_set_as_a_table() {
+    let ask = |more: &str| format!("[close.ask]\nurl = 'https://pay.internal/secret-path'\n{more}");
+    let secrets = "secrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']\n";
+    let one = OneShot::with(&Settings::new().add(&ask(secrets)), &["config", "--json"]);
+    let finished = one.run().await.expect_code(0);
+    assert!(!finished.stdout.contains("secret-path") && !finished.stdout.contains("MDEyMzQ1"), "{finished:#?}");
+    let settings = shown(&finished);
+    for (key, value) in [("timeout", "\"3s\""), ("ahead", "\"0s\""), ("batch", "100"), ("unanswered", "\"wait\""), ("max_wait", "\"15m\"")]
+    {
+        assert_eq!(settings[&format!("close.ask.{key}")].0, value);
+    }
+    assert_eq!(settings["close.ask.url"].0, "\"https://pay.internal/***\"");
+    let off = one.env("ORDER_CLOSER_CLOSE__ASK", "none").run().await.expect_code(0);
+    assert!(!off.stdout.contains("close.ask"), "{off:#?}");
+    for (more, complaint) in [
+        ("", "close.ask has no secrets"),
+        (&format!("{secrets}ahead = '3s'"), "close.ask.ahead is 3s, and orders are seen no more than sweep.ahead before, 2s"),
+        (&format!("{secrets}batch = 0"), "close.ask.batch is 0, and must be from 1 to 1000"),
+        (&format!("{secrets}concurrency = 65"), "close.ask.concurrency is 65"),
+        (&format!("{secrets}timeout = '0s'"), "close.ask.timeout is 0s"),
+        (&format!("{secrets}max_wait = '0s'"), "close.ask.max_wait is 0s"),
+        (&format!("{secrets}unanswered = 'perhaps'"), "close.ask.unanswered: has a text, and takes wait or close"),
+        (&format!("{secrets}retries = 1"), "there is no such setting"),
+        ("secrets = 'whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3'", "close.ask.secrets"),
+        ("secret_files = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']", "close.ask.secret_files"),
+    ] {
+        let said = refusal(&ask(more), &[]).await;
+        assert!(said.contains(complaint) && said.contains("FILE"), "{more}: {said}");
+    }
+    let said = refusal("[close.ask]\nbatch = 5", &[]).await;
+    assert!(said.contains("url is missing"), "{said}");
+}
+
 /// A webhook's secret that does not stand among its secrets is refused, and not shown.
 #[tokio::test]
 async fn a_misplaced_secret_is_refused_and_not_shown() {

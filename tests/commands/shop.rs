@@ -54,6 +54,20 @@ fn start(folder: &std::path::Path, redis: &Redis, port: u16) -> Process {
     Process::spawn("the shop", command)
 }
 
+/// The shipped settings, on the test's own ports.
+fn settings(redis: &Redis, folder: &std::path::Path, port: u16) -> Settings {
+    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shop/order-closer.toml")).expect("it is there");
+    let shipped =
+        shipped.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}")).replace("whsec_c2hvcC1hbmQtb3JkZXItY2xvc2VyLWRlbW8=", SECRETS[0]);
+    Settings::new()
+        .add(&shipped)
+        .set("redis.url", redis.url())
+        .set("database.url", format!("sqlite://{}", folder.join("shop.db").display()))
+        .set("events.retry.initial", "50ms")
+        .set("events.retry.max", "100ms")
+        .set("log.format", "json")
+}
+
 #[tokio::test]
 async fn the_walk_through() {
     rustls::crypto::ring::default_provider().install_default().ok();
@@ -64,17 +78,7 @@ async fn the_walk_through() {
     let client = reqwest::Client::builder().tls_certs_only([]).build().expect("a client");
     let shop = Shop { url: format!("http://127.0.0.1:{port}"), client };
 
-    // The shipped settings, on the test's own ports.
-    let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/shop/order-closer.toml")).expect("it is there");
-    let shipped =
-        shipped.replace("127.0.0.1:8080", &format!("127.0.0.1:{port}")).replace("whsec_c2hvcC1hbmQtb3JkZXItY2xvc2VyLWRlbW8=", SECRETS[0]);
-    let settings = Settings::new()
-        .add(&shipped)
-        .set("redis.url", redis.url())
-        .set("database.url", format!("sqlite://{}", folder.path().join("shop.db").display()))
-        .set("events.retry.initial", "50ms")
-        .set("events.retry.max", "100ms")
-        .set("log.format", "json");
+    let settings = settings(&redis, folder.path(), port);
     order_closer(&settings, &["migrate"]).await.expect_code(0);
     let daemon = Daemon::start(&settings);
     daemon.until_logged("listening for expired keys").await;
@@ -103,11 +107,11 @@ async fn the_walk_through() {
     assert_eq!(state(3).await, json!({ "order_no": 3, "status": "cancelled", "payment": "expired" }));
     assert_eq!(shop.post("/hooks/order-closed", json!({ "id": "x", "data": { "order_id": "1" } })).await.0, 401);
 
-    // Away while an order expires, the shop is told when it is back.
+    // Away while an order expires, the shop is asked about it, and told of it, when it is back.
     shop.post("/orders", json!({ "sku": "tea", "quantity": 3 })).await;
     running.kill();
-    wait::until("the order is closed", async || {
-        order_closer(&settings, &["events", "--order", "5"]).await.expect_code(0).stdout.contains("closed")
+    wait::until("the order waits for an answer", async || {
+        order_closer(&settings, &["reconcile", "--json"]).await.json()["unanswered"] == 1
     })
     .await;
     running = start(folder.path(), &redis, port);
@@ -127,11 +131,53 @@ async fn the_walk_through() {
     running = start(folder.path(), &redis, port);
     wait::until("the shop listens once more", async || process::read(&log).matches("listening").count() == 3).await;
     assert_eq!(shop.get("/orders/6").await["status"], "cancelled");
-    wait::until("the money goes back", async || shop.get("/orders/7").await["payment"] == "refunded").await;
+    // The money was there, and whoever asks hears of it.
+    wait::until("the order is paid", async || shop.get("/orders/7").await["status"] == "paid").await;
+    assert_eq!(shop.get("/orders/7").await["payment"], "captured");
     // Told of a closure before it has reserved anything for the order, the warehouse never will.
     assert_eq!(shop.tell(8).await, 204);
     assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 1 })).await.0, 409);
     assert_eq!(shop.get("/stock/tea").await["available"], 98);
+    daemon.stop().await;
+    running.kill();
+}
+
+/// Callbacks of the provider are lost, and customers pay around the deadline: nobody's money is taken for an order that
+/// closes.
+#[tokio::test]
+async fn a_lost_callback_closes_no_paid_order() {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let (redis, folder, port) = (Redis::start(), process::folder(), ports::free());
+    let log = folder.path().join("log");
+    let running = start(folder.path(), &redis, port);
+    wait::until("the shop listens", async || process::read(&log).contains("listening")).await;
+    let client = reqwest::Client::builder().tls_certs_only([]).build().expect("a client");
+    let shop = Shop { url: format!("http://127.0.0.1:{port}"), client };
+    let settings = settings(&redis, folder.path(), port);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = Daemon::start(&settings);
+    daemon.until_logged("listening for expired keys").await;
+    let mut paying = Vec::new();
+    for order in 1..=60_u64 {
+        assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 1 })).await.0, 201);
+        let lost = if order.is_multiple_of(2) { "-without-callback" } else { "" };
+        let path = format!("{}/provider/sessions/{order}/pay{lost}", shop.url);
+        let (client, pause) = (shop.client.clone(), std::time::Duration::from_millis(1_400 + order * 7 % 200));
+        paying.push(tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            client.post(path).send().await.expect("the shop answers").status().as_u16() == 200
+        }));
+    }
+    let mut taken = 0;
+    for (order, paid) in (1..).zip(paying) {
+        let paid = paid.await.expect("no panic");
+        taken += i64::from(paid);
+        let expected = if paid { ("paid", "captured") } else { ("closed", "expired") };
+        wait::until("it is settled", async || shop.get(&format!("/orders/{order}")).await["status"] != "pending").await;
+        let state = shop.get(&format!("/orders/{order}")).await;
+        assert_eq!((state["status"].as_str(), state["payment"].as_str()), (Some(expected.0), Some(expected.1)), "{state}");
+    }
+    wait::until("the warehouse has the goods of the others back", async || shop.get("/stock/tea").await["available"] == 100 - taken).await;
     daemon.stop().await;
     running.kill();
 }

@@ -132,18 +132,26 @@ pub async fn an_older_version_is_upgraded_with_its_data(database: Database) {
     assert_eq!(overdue(&*store).await, ["1", "2", "4"]);
 }
 
-/// Takes back what version 4 has added.
+/// Takes back what versions 4 and 5 have added.
 async fn undo_4(database: &Database) {
     if database.kind != Kind::MariaDb {
         database.execute("DROP INDEX order_closer_deliveries_dead").await;
     }
-    for (table, column) in [("events", "rule"), ("events", "traceparent"), ("dead_letters", "rule"), ("deliveries", "failing_since")] {
+    let added = [
+        ("events", "asked_at"),
+        ("events", "answer"),
+        ("events", "rule"),
+        ("events", "traceparent"),
+        ("dead_letters", "rule"),
+        ("deliveries", "failing_since"),
+    ];
+    for (table, column) in added {
         database.execute(&format!("ALTER TABLE order_closer_{table} DROP COLUMN {column}")).await;
     }
     for table in ["targets", "pauses"] {
         database.execute(&format!("DROP TABLE order_closer_{table}")).await;
     }
-    database.execute("DELETE FROM order_closer_migrations WHERE version = 4").await;
+    database.execute("DELETE FROM order_closer_migrations WHERE version >= 4").await;
 }
 
 /// Events and dead letters need no more; what does is left off.

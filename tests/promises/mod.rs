@@ -3,6 +3,8 @@
 //!
 //! Every test ends by balancing the shop's whole account: each order's status, the stock, the closures.
 
+/// Somebody is asked before an order closes.
+mod ask;
 /// A database's clock that jumps.
 mod clock_jumps;
 /// Keys that expire earlier or later than their rows, postponed deadlines, orders opened again.

@@ -37,6 +37,8 @@ pub mod settings;
 pub mod shop;
 /// SQLite database files.
 pub mod sqlite;
+/// Whoever is asked before an order closes.
+pub mod till;
 /// Waiting for conditions.
 pub mod wait;
 

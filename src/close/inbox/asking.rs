@@ -1,10 +1,15 @@
 //! The inbox as those see it who ask about orders before their batch, or let them wait.
 
+use std::sync::atomic::Ordering;
+
 use tokio::time::Instant;
 
-use crate::close::{
-    Inbox, Pending,
-    clearance::{PutOff, Sorted, Why},
+use crate::{
+    close::{
+        Inbox, Pending,
+        clearance::{PutOff, Sorted, Why},
+    },
+    order::OrderId,
 };
 
 impl Inbox {
@@ -20,6 +25,8 @@ impl Inbox {
         self.tell_idle(&state);
         drop(state);
         self.asking.notify_one();
+        // What was answered meanwhile.
+        self.arrived.notify_one();
         // What has been tried in vain may have been the last that somebody waits for.
         self.alone.notify_one();
     }
@@ -36,6 +43,7 @@ impl Inbox {
                 }
                 if state.wake(Instant::now()) {
                     self.arrived.notify_one();
+                    self.alone.notify_one();
                 }
                 let batch = state.asking.next();
                 if !batch.is_empty() {
@@ -64,7 +72,30 @@ impl Inbox {
         self.tell_idle(&state);
         drop(state);
         self.arrived.notify_one();
+        self.alone.notify_one();
+        self.asking.notify_one();
         self.space.notify_one();
+    }
+
+    /// Something new is known of these orders, about which somebody was asked: those that wait for it pass on.
+    pub fn answered<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        ids.into_iter().for_each(|id| state.answered(id, now));
+        drop(state);
+        self.arrived.notify_one();
+        self.alone.notify_one();
+    }
+
+    /// Whether nobody answers who is asked about orders.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.silence.load(Ordering::Relaxed)
+    }
+
+    /// From now on nobody answers, or somebody does.
+    pub fn set_unanswered(&self, silence: bool) {
+        self.silence.store(silence, Ordering::Relaxed);
     }
 
     /// How many orders wait for this reason.

@@ -8,7 +8,10 @@ use std::{
 use tokio::time::Instant;
 
 use super::Inbox;
-use crate::{close::lanes::Stage, order::OrderId};
+use crate::{
+    close::{clearance::Why, lanes::Stage},
+    order::OrderId,
+};
 
 /// What keeps an overdue order from closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +20,8 @@ pub enum Kept {
     Held,
     /// The database has refused it, and it rests until its next try.
     Resting,
-    /// Its key contradicts its row.
-    Disputed,
+    /// It waits: its key contradicts its row, or somebody is asked about it.
+    Waits(Why),
     /// It was given up.
     GivenUp,
 }
@@ -30,7 +33,7 @@ impl Kept {
         match self {
             Self::Held => "another transaction holds it, or a row that its closure needs",
             Self::Resting => "the database has refused its closure, which is tried again",
-            Self::Disputed => "its key contradicts its row, and it waits for its key",
+            Self::Waits(why) => why.text(),
             Self::GivenUp => "it was given up",
         }
     }
@@ -88,7 +91,7 @@ impl Inbox {
         let mut kept: HashMap<_, _> =
             alone.map(|waiting| (waiting.pending.id.clone(), if waiting.held { Kept::Held } else { Kept::Resting })).collect();
         let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
-            Stage::Waits(_) => Some(((*id).clone(), Kept::Disputed)),
+            Stage::Waits(place) => Some(((*id).clone(), Kept::Waits(state.waits.why(*place)?))),
             Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
             Stage::Hinted | Stage::Open | Stage::Settled(..) => None,
         });

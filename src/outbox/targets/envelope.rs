@@ -28,6 +28,12 @@ pub struct Closure<'e> {
     pub instance: &'e str,
     /// The order's columns that `events.include` names.
     pub order: &'e RawValue,
+    /// When somebody was asked whether it may be closed, where somebody was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_at: Option<String>,
+    /// What was answered, or why nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<&'e str>,
 }
 
 impl<'e> From<&'e Event> for Closure<'e> {
@@ -40,6 +46,8 @@ impl<'e> From<&'e Event> for Closure<'e> {
             trigger: &event.trigger,
             instance: &event.instance,
             order: &event.data,
+            asked_at: event.asked_at.map(rfc3339),
+            answer: event.answer.as_deref(),
         }
     }
 }

@@ -50,7 +50,7 @@ impl Target for Entries {
     }
 
     async fn deliver(&self, event: &Event) -> Answer {
-        let Closure { order_id, deadline, closed_at, lateness_ms, trigger, instance, order } = Closure::from(event);
+        let Closure { order_id, deadline, closed_at, lateness_ms, trigger, instance, order, asked_at, answer } = Closure::from(event);
         let mut fields = vec![
             ("id", event.id.to_string()),
             ("order_id", order_id.into()),
@@ -62,6 +62,8 @@ impl Target for Entries {
             ("order", order.get().into()),
             ("source", self.source.as_str().to_owned()),
         ];
+        fields.extend(asked_at.map(|asked_at| ("asked_at", asked_at)));
+        fields.extend(answer.map(|answer| ("answer", answer.to_owned())));
         fields.extend(event.traceparent.clone().map(|traceparent| ("traceparent", traceparent)));
         match self.commands.append(&self.settings.key, self.settings.max_len, fields).await {
             Ok(()) => Answer::Delivered,

@@ -4,23 +4,19 @@
 //! failure, and the event comes again: no answer in time, a broken one, any other status, a redirect. 410 asks
 //! for no more events at all. No error text has the URL, which may hold a secret.
 
-use std::{
-    error::Error,
-    path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use reqwest::{Certificate, Client, Response, StatusCode, Url, header, redirect};
+use reqwest::{Response, StatusCode, header};
 
 use super::{
     Answer, Rest, Target,
     envelope::{CONTENT_TYPE, cloud_event},
-    signature::signatures,
 };
 use crate::{
-    config::{EventSource, Webhook, WebhookSecret},
+    config::{EventSource, Webhook},
     outbox::Event,
+    webhook::{Address, Poster, reason},
 };
 
 /// So much of an answer is read, so that its connection can be used again; what is longer is cut off.
@@ -38,9 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct Endpoint {
     name: String,
-    url: Url,
-    secrets: Vec<WebhookSecret>,
-    client: Client,
+    poster: Poster,
     timeout: Duration,
     concurrency: usize,
     source: EventSource,
@@ -52,15 +46,17 @@ impl Endpoint {
     /// # Errors
     /// Says which file can't be used, and why.
     pub fn new(webhook: &Webhook, source: &EventSource) -> Result<Self, String> {
-        let mut secrets = webhook.secrets.clone();
-        for file in &webhook.secret_files {
-            secrets.push(secret(file).map_err(|what| unusable(webhook, "secret_files", file, &what))?);
-        }
+        let address = Address {
+            setting: format!("events.webhooks, {}", webhook.name),
+            url: &webhook.url,
+            secrets: &webhook.secrets,
+            secret_files: &webhook.secret_files,
+            ca_file: webhook.ca_file.as_deref(),
+            concurrency: webhook.concurrency,
+        };
         Ok(Self {
             name: webhook.name.to_string(),
-            url: webhook.url.secret().clone(),
-            secrets,
-            client: client(webhook)?,
+            poster: Poster::new(&address)?,
             timeout: webhook.timeout.get(),
             concurrency: webhook.concurrency,
             source: source.clone(),
@@ -69,20 +65,7 @@ impl Endpoint {
 
     async fn post(&self, event: &Event) -> Result<Answer, String> {
         let body = cloud_event(event, &self.source).map_err(|error| error.to_string())?;
-        let id = event.id.to_string();
-        let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let mut request = self
-            .client
-            .post(self.url.clone())
-            .header(header::CONTENT_TYPE, CONTENT_TYPE)
-            .header("webhook-signature", signatures(&self.secrets, &id, timestamp, &body))
-            .header("webhook-timestamp", timestamp)
-            .header("webhook-id", id)
-            .body(body);
-        if let Some(traceparent) = &event.traceparent {
-            request = request.header("traceparent", traceparent);
-        }
-        let mut response = request.send().await.map_err(reason)?;
+        let mut response = self.poster.post(&event.id.to_string(), CONTENT_TYPE, event.traceparent.as_deref(), body).await?;
         let answer = judge(&response);
         let mut read = 0;
         while read < LONGEST_ANSWER
@@ -139,53 +122,10 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(rest.min(LONGEST_REST))
 }
 
-fn client(webhook: &Webhook) -> Result<Client, String> {
-    // Fails when there is one already, and any will do.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let mut builder = Client::builder()
-        .user_agent(concat!("order-closer/", env!("CARGO_PKG_VERSION")))
-        .redirect(redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .pool_max_idle_per_host(webhook.concurrency);
-    if let Some(file) = &webhook.ca_file {
-        let authorities = authorities(file).map_err(|what| unusable(webhook, "ca_file", file, &what))?;
-        builder = builder.tls_certs_only(authorities);
-    } else if webhook.url.secret().scheme() == "http" {
-        // A system without authorities is no reason to refuse.
-        builder = builder.tls_certs_only([]);
-    }
-    builder.build().map_err(|error| format!("events.webhooks, {}: {}", webhook.name, reason(error)))
-}
-
-fn secret(file: &Path) -> Result<WebhookSecret, String> {
-    std::fs::read_to_string(file).map_err(|error| error.to_string())?.trim().parse()
-}
-
-fn authorities(file: &Path) -> Result<Vec<Certificate>, String> {
-    let pem = std::fs::read(file).map_err(|error| error.to_string())?;
-    let authorities = Certificate::from_pem_bundle(&pem).map_err(reason)?;
-    if authorities.is_empty() { Err("it has no certificate".into()) } else { Ok(authorities) }
-}
-
-fn unusable(webhook: &Webhook, key: &str, file: &Path, what: &str) -> String {
-    format!("events.webhooks, {}: {key}: {} can't be used: {what}", webhook.name, file.display())
-}
-
-/// What an error of the client says, with its causes, of which the last says most.
-fn reason(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        text = format!("{text}: {deeper}");
-        cause = deeper.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::*;
 
     #[test]

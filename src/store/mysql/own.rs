@@ -29,7 +29,8 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         now: NOW,
         parameters: Parameters::Bare,
         new_events: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', order_id VARCHAR(700) PATH '$.order_id', \
-                     deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data', traceparent VARCHAR(255) PATH '$.traceparent')) AS e",
+                     deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data', traceparent VARCHAR(255) PATH '$.traceparent', \
+                     asked_at BIGINT PATH '$.asked_at', answer VARCHAR(16) PATH '$.answer')) AS e",
         new_ids: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS e",
         new_data: "e.data",
         data_text: "e.data",
@@ -47,6 +48,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
             include_str!("migrations/2.sql"),
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
+            include_str!("migrations/5.sql"),
         ],
     }
 }

@@ -60,7 +60,10 @@ pub(super) async fn read(
     let status_is = |texts: &[String]| format!("CAST({status_text} AS BINARY) IN ('{}')", texts.join("', '"));
     let micros = due.micros(plus);
     let pair = |(name, column): &(String, Column)| format!("'{name}', {}", column.in_json(&names.quoted(name), &server));
-    let pairs: Vec<String> = columns.included.iter().map(pair).collect();
+    let object = |columns: &[(String, Column)]| {
+        let pairs: Vec<String> = columns.iter().map(pair).collect();
+        (!pairs.is_empty()).then(|| format!("CAST(JSON_OBJECT({}) AS CHAR)", pairs.join(", ")))
+    };
     // With the schema, since others may be in another one.
     let qualified = [&table.schema, &table.name].map(|name| names.quoted(name)).join(".");
     let create_index = |unique: &str, name: &str, parts: &[&str]| {
@@ -102,7 +105,8 @@ pub(super) async fn read(
         stored: format!("CAST({deadline_name} AS CHAR)"),
         valid: format!("{id_name} IS NOT NULL{}", id.valid(id_name)),
         order: format!("{deadline_name}, {id_name}"),
-        included: (!pairs.is_empty()).then(|| format!("CAST(JSON_OBJECT({}) AS CHAR)", pairs.join(", "))),
+        included: object(&columns.included),
+        asked: object(&columns.asked),
         traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("CAST({column} AS CHAR)")),
         status_text,
         any_swept,

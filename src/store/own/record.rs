@@ -2,7 +2,7 @@
 
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{Link, Result, WITH_RULES, WITH_TRACES, Words};
+use super::{Link, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words};
 use crate::{
     config::{Events, RuleName},
     order::{OrderId, Trigger},
@@ -12,6 +12,15 @@ use crate::{
 /// The most bytes of events that one statement writes, save where a single event has more: well within what the
 /// servers take at once (MySQL's `max_allowed_packet`).
 const PIECE: usize = 256 * 1_024;
+
+/// What somebody has answered who was asked before a closure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    /// When, in microseconds since 1970 UTC; nothing where there was no answer.
+    pub at: Option<i64>,
+    /// What; or why there was no answer.
+    pub answer: &'static str,
+}
 
 /// A closure that is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +35,8 @@ pub struct NewEvent {
     pub trigger: Trigger,
     /// What the event carries.
     pub carried: Carried,
+    /// What was answered before, where somebody is asked.
+    pub asked: Option<Asked>,
 }
 
 impl NewEvent {
@@ -58,10 +69,11 @@ impl Recorder {
         let table = &words.orders_table;
         let (traceparent, of_event) = if version >= WITH_TRACES { (", traceparent", ", e.traceparent") } else { ("", "") };
         let (rule, of_rule) = if version >= WITH_RULES { (", rule", format!(", '{rule}'")) } else { ("", String::new()) };
+        let (answer, of_answer) = if version >= WITH_ANSWERS { (", asked_at, answer", ", e.asked_at, e.answer") } else { ("", "") };
         // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
         let events = words.statement(&format!(
-            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{rule}) \
-             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event}{of_rule} FROM {new_events}",
+            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{rule}{answer}) \
+             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event}{of_rule}{of_answer} FROM {new_events}",
             words.events()
         ));
         // In: ?1 their ids. Out: one row for each and each target. Locks the new rows.
@@ -93,7 +105,7 @@ impl Recorder {
 }
 
 fn object(id: &Uuid, event: &NewEvent) -> String {
-    let NewEvent { order, deadline, trigger, carried: Carried { data, traceparent }, .. } = event;
+    let NewEvent { order, deadline, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
     serde_json::json!({
         "id": id.to_string(),
         "order_id": order.as_str(),
@@ -101,6 +113,8 @@ fn object(id: &Uuid, event: &NewEvent) -> String {
         "triggered_by": trigger.name(),
         "data": data,
         "traceparent": traceparent,
+        "asked_at": asked.and_then(|asked| asked.at),
+        "answer": asked.map(|asked| asked.answer),
     })
     .to_string()
 }

@@ -23,7 +23,7 @@ pub(crate) struct Words {
     /// The beginning of the statement in microseconds since 1970.
     pub(crate) now: &'static str,
     pub(crate) parameters: Parameters,
-    /// A table `e(id, order_id, deadline, triggered_by, data, traceparent)` from the parameter ?1, a JSON array of objects.
+    /// A table `e(id, order_id, deadline, triggered_by, data, traceparent, asked_at, answer)` from the parameter ?1, a JSON array of objects.
     pub(crate) new_events: &'static str,
     /// A table `e(id)` from the parameter ?1, a JSON array of ids of events.
     pub(crate) new_ids: &'static str,

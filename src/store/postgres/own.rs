@@ -18,7 +18,8 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         ),
         now: NOW,
         parameters: Parameters::Dollar,
-        new_events: "json_to_recordset(CAST(?1 AS json)) AS e(id uuid, order_id text, deadline bigint, triggered_by text, data text, traceparent text)",
+        new_events: "json_to_recordset(CAST(?1 AS json)) AS e(id uuid, order_id text, deadline bigint, triggered_by text, data text, \
+                     traceparent text, asked_at bigint, answer text)",
         new_ids: "(SELECT CAST(id AS uuid) AS id FROM json_array_elements_text(CAST(?1 AS json)) AS ids(id)) AS e",
         new_data: "CAST(e.data AS json)",
         data_text: "CAST(e.data AS text)",
@@ -35,6 +36,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
             include_str!("migrations/2.sql"),
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
+            include_str!("migrations/5.sql"),
         ],
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Postgres,
-    catalogue::{Relation, columns, id_cast, id_kind, indexes, lacking, relation, server_encoding, status_kind, table_oid},
+    catalogue::{Column, Relation, columns, id_cast, id_kind, indexes, lacking, relation, server_encoding, status_kind, table_oid},
     deadline::DeadlineColumn,
     own::words,
     zone::SessionZone,
@@ -41,7 +41,7 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
     let id_is_unique = !relation.has_heirs && indexes.iter().any(|index| index.makes_unique(rule.id.as_str()));
     let columns = Mapped::find(rule, &columns(session, oid).await?, false)?;
     let unicode = server_encoding(session).await? == "UTF8";
-    let Mapped { id, status, deadline, included, .. } = &columns;
+    let Mapped { id, status, deadline, included, asked, .. } = &columns;
     let literals = StatusLiterals::new(rule, &status_kind(status)?, &status.declared)?;
     let due = DeadlineColumn::new(deadline, &names.deadline, rule)?;
     if let (DeadlineColumn::Local { .. }, SessionZone::Unknown(reason)) = (&due, zone) {
@@ -79,7 +79,10 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
             filter_by_row = rule.filter_by_row(&names),
         )
     });
-    let pairs: Vec<String> = included.iter().map(|(name, _)| format!("'{name}', {}", names.quoted(name))).collect();
+    let object = |columns: &[(String, Column)]| {
+        let pairs: Vec<String> = columns.iter().map(|(name, _)| format!("'{name}', {}", names.quoted(name))).collect();
+        (!pairs.is_empty()).then(|| format!("json_build_object({})::text", pairs.join(", ")))
+    };
     let fragments = Fragments {
         id_kind: id_kind(id, unicode)?,
         words: words(&relation.schema, &relation.name),
@@ -111,7 +114,8 @@ pub(super) async fn read(session: &mut Session<Postgres>, rule: &Rule, zone: &Se
         valid: format!("{id_name} IS NOT NULL"),
         // A bare name would mean the output column of that name, which is the column's text.
         order: format!("{table}.{deadline_name}, {table}.{id_name}"),
-        included: (!pairs.is_empty()).then(|| format!("json_build_object({})::text", pairs.join(", "))),
+        included: object(included),
+        asked: object(asked),
         traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("{column}::text")),
         any_swept,
         names,

@@ -17,7 +17,8 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         now: NOW,
         parameters: Parameters::Numbered,
         new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
-                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent FROM json_each(?1)) AS e",
+                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent, \
+                     value ->> 'asked_at' AS asked_at, value ->> 'answer' AS answer FROM json_each(?1)) AS e",
         new_ids: "(SELECT value AS id FROM json_each(?1)) AS e",
         new_data: "e.data",
         data_text: "e.data",
@@ -34,6 +35,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
             include_str!("migrations/2.sql"),
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
+            include_str!("migrations/5.sql"),
         ],
     }
 }

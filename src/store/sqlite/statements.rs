@@ -87,7 +87,10 @@ pub(super) async fn read(
         let real = format!("CASE {column} WHEN 9e999 THEN 'Infinity' WHEN -9e999 THEN '-Infinity' ELSE {column} END");
         format!("'{name}', CASE typeof({column}) WHEN 'blob' THEN lower(hex({column})) WHEN 'real' THEN {real} ELSE {column} END")
     };
-    let pairs: Vec<String> = columns.included.iter().map(pair).collect();
+    let object = |columns: &[(String, Column)]| {
+        let pairs: Vec<String> = columns.iter().map(pair).collect();
+        (!pairs.is_empty()).then(|| format!("json_object({})", pairs.join(", ")))
+    };
     let swept: Vec<String> = literals.unpaid.iter().map(|status| has_status(std::slice::from_ref(status))).collect();
     let within = due.within(plus, None);
     let orders = Table {
@@ -139,7 +142,8 @@ pub(super) async fn read(
         cursor: due.text(),
         stored: format!("CAST({deadline} AS TEXT)"),
         order: format!("{deadline}, {ordered_id}"),
-        included: (!pairs.is_empty()).then(|| format!("json_object({})", pairs.join(", "))),
+        included: object(&columns.included),
+        asked: object(&columns.asked),
         traceparent: rule.traceparent.as_ref().map(|column| names.quoted(column.as_str())).map(|column| format!("CAST({column} AS TEXT)")),
         deadline: micros,
         id_text,

@@ -51,7 +51,7 @@ pub(super) async fn rows<D: Dialect>(session: &mut Session<D>, statement: &D::Li
 }
 
 /// Reads the rows of these orders as last committed: first where most of them are, then, of those not found, everywhere.
-async fn peek<D: Dialect>(session: &mut Session<D>, statements: &Statements<D::List>, ids: &[OrderId]) -> Result<Vec<Row>> {
+pub(super) async fn peek<D: Dialect>(session: &mut Session<D>, statements: &Statements<D::List>, ids: &[OrderId]) -> Result<Vec<Row>> {
     let Some(recent) = &statements.recent else { return Ok(rows(session, &statements.all.peek, ids, false).await?.rows) };
     let mut found = rows(session, &recent.peek, ids, false).await?.rows;
     let elsewhere = missing(ids, found.iter().map(|row| &row.id));
@@ -79,6 +79,28 @@ fn payload<D: Dialect>(row: &DriverRow<D>) -> Result<(OrderId, Carried)> {
     let (object, traceparent) = (columns.bytes().map_err(sorted::<D>)?, columns.bytes().map_err(sorted::<D>)?);
     let carried = Carried::of(&id, object, traceparent.as_deref());
     Ok((id, carried))
+}
+
+/// What a question carries of these orders. Where the server can't render it, each order is asked for by itself, and only
+/// those go without for which that fails.
+pub(super) async fn asked<D: Dialect>(session: &mut Session<D>, statement: &D::List, ids: &[OrderId]) -> Result<HashMap<OrderId, Carried>> {
+    let mut carried = HashMap::with_capacity(ids.len());
+    for ids in lists::<D>(ids) {
+        match fetch(session, statement, ids).await {
+            Ok(found) => carried.extend(found.iter().map(payload::<D>).collect::<Result<Vec<_>>>()?),
+            Err(StoreError::Rejected(_)) => {
+                for id in ids {
+                    match fetch(session, statement, std::slice::from_ref(id)).await {
+                        Ok(found) => carried.extend(found.iter().map(payload::<D>).collect::<Result<Vec<_>>>()?),
+                        Err(StoreError::Rejected(reason)) => drop(carried.insert(id.clone(), Carried::nothing(id, &reason))),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(carried)
 }
 
 /// A transaction on an orders table.

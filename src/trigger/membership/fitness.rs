@@ -58,7 +58,9 @@ impl Fitness {
         // Those that met a lock are among what waits.
         let waiting = self.inbox.waiting() > 0;
         let closed_before = std::mem::replace(&mut self.progress.closed, counts.closed);
-        Condition { fit: answers && !stuck && !self.inbox.refuses_all(), busy: waiting && counts.closed > closed_before }
+        // Perhaps another instance is answered that asks before closing.
+        let fit = answers && !stuck && !self.inbox.refuses_all() && !self.inbox.is_unanswered();
+        Condition { fit, busy: waiting && counts.closed > closed_before }
     }
 }
 

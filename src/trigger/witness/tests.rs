@@ -140,7 +140,7 @@ async fn passes(witness: &Witness, order: Pending) -> Option<Duration> {
         None => witness.ask(&[order]).await.remove(0),
     };
     match leave {
-        Leave::Go => None,
+        Leave::Go | Leave::GoFor(_) | Leave::GoUnasked | Leave::Look => None,
         Leave::Wait { until, .. } => Some(until - Instant::now()),
     }
 }
