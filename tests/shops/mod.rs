@@ -161,6 +161,6 @@ fn files_of_one_system_have_the_same_rule_for_payment() {
     };
     for (alone, all) in [("mall", "mall-all"), ("litemall", "litemall-all")] {
         let of = |rule: &Config| format!("{:#?} {:#?} {:#?} {:#?}", rule.orders, rule.close, rule.redis, rule.database);
-        assert_eq!(of(&rules(alone)[0]), of(&rules(all).iter().find(|rule| rule.which.name.as_str() == "unpaid").expect("a rule unpaid")));
+        assert_eq!(of(&rules(alone)[0]), of(rules(all).iter().find(|rule| rule.which.name.as_str() == "unpaid").expect("a rule unpaid")));
     }
 }
