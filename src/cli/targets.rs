@@ -4,7 +4,7 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure, each_table,
         events::{json, tables},
-        print,
+        output, print,
     },
     config::Config,
     order::printable,
@@ -37,13 +37,16 @@ enum Command {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let (mut done, mut unknown) = (false, None);
+    let (mut done, mut unknown, mut listed) = (false, None, 0);
     // Each orders table has deliveries and states of targets of its own.
     for config in each_table(config.of_each_rule()) {
         let store = store::open(&config).await?;
         let outbox = tables(store.as_ref())?;
         let ended = match &arguments.command {
-            None => list(&config, outbox, arguments.json).await,
+            None => list(&config, outbox, arguments.json).await.map(|count| {
+                listed += count;
+                Exit::Done
+            }),
             Some(Command::Resume { name }) => resume(&config, outbox, name).await,
             Some(Command::Drop { name }) => drop_all(&config, outbox, name).await,
         };
@@ -53,6 +56,9 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
             Err(failure) if failure.exit == Exit::Usage => unknown = Some(failure),
             Err(failure) => return Err(failure),
         }
+    }
+    if arguments.command.is_none() && listed == 0 {
+        output::say_empty("no targets: events.webhooks and events.stream name none, and nothing waits for one of before");
     }
     unknown.filter(|_| !done).map_or(Ok(Exit::Done), Err)
 }
@@ -83,11 +89,12 @@ fn text(target: &TargetStatus) -> String {
     printable(line)
 }
 
-async fn list(config: &Config, outbox: &Outbox, as_json: bool) -> CommandResult {
-    for target in outbox.targets(&config.events.target_names()).await? {
-        print(&if as_json { json(&target)? } else { text(&target) });
+async fn list(config: &Config, outbox: &Outbox, as_json: bool) -> Result<usize, Failure> {
+    let targets = outbox.targets(&config.events.target_names()).await?;
+    for target in &targets {
+        print(&if as_json { json(target)? } else { text(target) });
     }
-    Ok(Exit::Done)
+    Ok(targets.len())
 }
 
 async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {

@@ -9,6 +9,7 @@ use std::{
 
 use figment::{
     Figment, Metadata, Profile, Provider,
+    error::Kind,
     providers::{Format, Serialized, Toml},
     value::{Dict, Map, Value},
 };
@@ -337,12 +338,37 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
             let key = error.path.join(".");
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
             let value = all.as_ref().and_then(|all| value_at(all, &error.path));
-            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&key, &error.kind, value))
+            let is_variable = error.metadata.as_ref().is_some_and(|metadata| metadata.name == Variables::NAME);
+            let what = match &error.kind {
+                Kind::UnknownField(..) if is_variable => Variables::meant(&key, names_of_all()),
+                _ => None,
+            };
+            let what = what.map_or_else(|| explain(&key, &error.kind, value), |meant| format!("there is no such setting; {meant}"));
+            format!("{}: {what} (set in {place})", name_setting(&error.path))
         })
         .map(secret::without_webhook_secrets)
         .collect();
     lines.dedup();
     lines.join("\n")
+}
+
+/// The dotted names of all settings that have a default.
+fn names_of_all() -> Vec<String> {
+    fn add(name: &str, value: &Value, names: &mut Vec<String>) {
+        match value.as_dict() {
+            Some(dict) if !dict.is_empty() => {
+                for (key, value) in dict {
+                    add(&if name.is_empty() { key.clone() } else { format!("{name}.{key}") }, value, names);
+                }
+            }
+            _ => names.push(name.to_owned()),
+        }
+    }
+    let mut names = Vec::new();
+    if let Ok(defaults) = Figment::from(Serialized::defaults(Config::default())).extract() {
+        add("", &defaults, &mut names);
+    }
+    names
 }
 
 fn toml_text(value: &Value) -> String {

@@ -89,13 +89,24 @@ impl Variables {
         Self::set().is_ok_and(|set| set.iter().any(|(key, _)| tables.contains(&key.split('.').next().unwrap_or_default())))
     }
 
+    /// What to say of one that has a single underscore where its setting's name has a dot; `settings` are the names of all.
+    pub(super) fn meant(key: &str, settings: impl IntoIterator<Item = String>) -> Option<String> {
+        let flat = |name: &str| name.replace(['.', '-'], "_");
+        let all = settings.into_iter().chain(TEXT.map(String::from));
+        let meant = all.filter(|name| name.contains('.')).find(|name| flat(name) == flat(key))?;
+        Some(format!("did you mean {}, with two underscores for each dot of {meant}?", Self::name(&meant)))
+    }
+
+    fn name(key: &str) -> String {
+        format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase())
+    }
+
     /// The one that has a setting: its own, or that of a table it stands in.
     pub(super) fn with(key: &str) -> String {
-        let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase());
         std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
-            .map(variable)
+            .map(Self::name)
             .find(|name| env::var_os(name).is_some_and(|text| text != OsStr::new("")))
-            .unwrap_or_else(|| variable(key))
+            .unwrap_or_else(|| Self::name(key))
     }
 }
 
