@@ -1,10 +1,6 @@
 //! `order-closer close`: these orders, now, if they are due.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use tokio::sync::watch;
@@ -100,10 +96,10 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
         }
     };
     let (mut report, mut unavailable) = (Report::default(), None);
-    let ids: BTreeSet<&str> = arguments.ids.iter().map(String::as_str).collect();
-    let mut named = Vec::new();
-    for id in ids {
-        named.push(owners(&desks, id).await?);
+    let mut named = BTreeMap::new();
+    for id in &arguments.ids {
+        let (id, owners) = owners(&desks, id).await?;
+        named.insert(id, owners);
     }
     for (id, owners) in &named {
         match close(owners, id).await {
