@@ -7,7 +7,7 @@ use crate::{
         output, print,
     },
     config::Config,
-    order::printable,
+    order::{did_you_mean, printable},
     outbox::{Dropped, TargetStatus},
     store::{self, Outbox},
 };
@@ -102,7 +102,7 @@ async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
         return Err(Failure::new(Exit::Configuration, outbox.missing()));
     }
     if !outbox.resume(name, &config.events.target_names()).await? {
-        return Err(unknown(name));
+        return Err(unknown(config, name));
     }
     print(&format!("{name}: is asked again"));
     Ok(Exit::Done)
@@ -111,7 +111,7 @@ async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
 async fn drop_all(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
     match outbox.drop_target(name, &config.events.target_names()).await? {
         Dropped::Events(count) => print(&format!("{name}: {count} given up")),
-        Dropped::Unknown => return Err(unknown(name)),
+        Dropped::Unknown => return Err(unknown(config, name)),
         Dropped::Configured => {
             return Err(Failure::new(Exit::Usage, format!("{name} is in the configuration; remove it there first")));
         }
@@ -119,6 +119,8 @@ async fn drop_all(config: &Config, outbox: &Outbox, name: &str) -> CommandResult
     Ok(Exit::Done)
 }
 
-fn unknown(name: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("no target is called {name:?}, and no event waits for one"))
+fn unknown(config: &Config, name: &str) -> Failure {
+    let all = config.events.target_names();
+    let meant = did_you_mean(name, all.iter().map(String::as_str));
+    Failure::new(Exit::Usage, format!("no target is called {name:?}, and no event waits for one{meant}"))
 }

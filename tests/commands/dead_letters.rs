@@ -85,3 +85,13 @@ async fn empty_lists_say_so_on_a_terminal() {
         assert_eq!((piped.stdout.as_str(), piped.stderr.as_str()), ("", ""), "{command:?}");
     }
 }
+
+#[tokio::test]
+async fn a_target_that_there_is_not_is_told_its_likeness() {
+    let (_database, settings) = shop(Kind::Postgres, "bigint").await;
+    let till = "[[events.webhooks]]\nname = 'billing'\nurl = 'http://127.0.0.1:1'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']";
+    for command in ["resume", "drop"] {
+        let refused = order_closer(&settings.clone().add(till), &["targets", command, "biling"]).await.expect_code(64);
+        assert!(refused.stderr.ends_with("no event waits for one; did you mean billing?\n"), "{refused:#?}");
+    }
+}
