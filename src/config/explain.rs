@@ -19,7 +19,7 @@ fn can_hold_a_secret(path: &str) -> bool {
     let is_within = |inner: &str, outer: &str| {
         outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    SECRET.iter().any(|secret| is_within(path, secret) || is_within(secret, path))
+    rules::is_whole(path) || SECRET.iter().any(|secret| is_within(path, secret) || is_within(secret, path))
 }
 
 /// A text that was found at a setting, as an error may show it.
@@ -43,7 +43,10 @@ pub(super) fn explain(path: &str, kind: &Kind, value: Option<&Value>) -> String 
             format!("has {}, and takes {}", shown(path, found), in_words(expected))
         }
         Kind::UnknownVariant(found, expected) => format!("has {}, and takes {}", quoted(path, found), expected.join(" or ")),
-        Kind::UnknownField(_, expected) => format!("there is no such setting, but {}", expected.join(", ")),
+        Kind::UnknownField(_, expected) => {
+            let known: Vec<&str> = rules::name_beside(path).into_iter().chain(expected.iter().copied()).collect();
+            format!("there is no such setting, but {}", known.join(", "))
+        }
         Kind::MissingField(name) => format!("{name} is missing"),
         Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) => "has too large a number".into(),
         Kind::InvalidLength(..) => "has the wrong number of entries".into(),

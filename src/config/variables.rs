@@ -89,12 +89,16 @@ impl Variables {
         Self::set().is_ok_and(|set| set.iter().any(|(key, _)| tables.contains(&key.split('.').next().unwrap_or_default())))
     }
 
-    /// The one that has a setting: its own, or that of a table it stands in.
+    /// The one that has a setting: its own, that of a table it stands in, or the first of those that stand in it.
     pub(super) fn with(key: &str) -> String {
         let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase());
         std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
             .map(variable)
             .find(|name| env::var_os(name).is_some_and(|text| text != OsStr::new("")))
+            .or_else(|| {
+                let within = format!("{key}.");
+                Self::set().ok()?.into_iter().map(|(set, _)| set).find(|set| set.starts_with(&within)).map(|set| variable(&set))
+            })
             .unwrap_or_else(|| variable(key))
     }
 }
