@@ -30,7 +30,7 @@ use crate::{
     close::Bounds,
     config::{Config, Live, Loaded},
     ops::{Hangups, ServiceManager, Signals, Summaries},
-    outbox,
+    outbox::{self, LatestPauses},
     redis::Commands,
     store::Sharing,
     trigger::{ClockWatch, Listener, Listening, compare_clocks},
@@ -97,6 +97,9 @@ pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
     };
     let mut daemon = Daemon::start(config, serving, first, &manager).await?;
     manager.ready();
+    let again = |unfit, opening: &mut JoinSet<_>| {
+        opening.spawn(manager.watchdog().watch("start", try_again(unfit, sharing.clone(), manager.clone())));
+    };
     let mut reloading = pin!(Reloading { hangups, read, manager: &manager, live: Arc::clone(&daemon.live) }.run(loaded));
     loop {
         tokio::select! {
@@ -105,10 +108,14 @@ pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
             // Half a daemon would look alive to its service manager.
             bug = daemon.broken() => return Err(bug),
             Some(opened) = opening.join_next() => match opened.map_err(|error| RunError::Bug(error.to_string()))? {
-                Ok(opened) => daemon.add(opened)?,
-                Err(unfit) => {
-                    opening.spawn(manager.watchdog().watch("start", try_again(unfit, sharing.clone(), manager.clone())));
+                // Others close orders, and go on.
+                Ok(opened) => {
+                    let config = opened.config.clone();
+                    if let Err(RunError::Configuration(reason)) = daemon.add(opened) {
+                        again(Unfit { config, reason }, &mut opening);
+                    }
                 }
+                Err(unfit) => again(unfit, &mut opening),
             },
         }
     }
@@ -140,14 +147,21 @@ async fn try_again(Unfit { config, reason }: Unfit, sharing: Sharing, manager: S
     wait_for_store(config, sharing, manager).instrument(span).await
 }
 
+/// An orders table: the name that the configuration has for it, and what its rules read for each other.
+#[derive(Debug, Default)]
+struct Table {
+    name: String,
+    paused: Arc<LatestPauses>,
+}
+
 /// Everything that runs.
 #[derive(Debug)]
 struct Daemon {
     config: Config,
     common: Common,
     serving: Option<Serving>,
-    /// By the place of their tables, each with the name that the configuration has for it.
-    tables: BTreeMap<String, String>,
+    /// By their places in the database.
+    tables: BTreeMap<String, Table>,
     lines: Vec<Line>,
     listening: watch::Sender<Vec<Listening>>,
     summaries: watch::Sender<Vec<Summaries>>,
@@ -209,22 +223,23 @@ impl Daemon {
     /// Starts a rule's line, and with the first rule of a table whoever tells of its closures.
     fn add(&mut self, opened: Opened) -> Result<(), RunError> {
         let (table, name) = (opened.store.outbox().orders_table(), opened.config.orders.table.to_string());
-        match self.tables.get(&table) {
+        let paused = match self.tables.get(&table) {
             None => {
                 let Common { closed, stop, .. } = &self.common;
                 let relays = outbox::spawn(&self.config, &opened.store, &closed.subscribe(), stop, &mut self.others);
                 self.live().relays.extend(relays.map_err(RunError::Configuration)?);
-                self.tables.insert(table, name);
+                Arc::clone(&self.tables.entry(table).or_insert(Table { name, ..Table::default() }).paused)
             }
-            Some(other) if *other == name => {}
-            Some(other) => {
+            Some(other) if other.name == name => Arc::clone(&other.paused),
+            Some(Table { name: other, .. }) => {
                 return Err(RunError::Configuration(format!(
-                    "rule {}: orders.table is {name}, the same table that another rule calls {other}; write it alike in both, so that they                      can be told apart",
+                    "rule {}: orders.table is {name}, the same table that another rule calls {other}; write it alike in both, so that they \
+                     can be told apart",
                     opened.config.which.name
                 )));
             }
-        }
-        let line = Line::start(opened, &self.common, self.serving.as_ref(), (&mut self.workers, &mut self.others))
+        };
+        let line = Line::start(opened, &self.common, &paused, self.serving.as_ref(), (&mut self.workers, &mut self.others))
             .map_err(RunError::Configuration)?;
         self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
         self.listening.send_modify(|rules| rules.push(line.listening.clone()));

@@ -37,9 +37,9 @@ pub use server::serve;
 
 use crate::{
     close::{Inbox, Requests},
-    config::{Live, Sweep},
+    config::{Live, RuleName, Sweep},
     explain::Explainer,
-    ops::{AllReady, Measured},
+    ops::{AllReady, Measured, NOT_BEGUN},
     store::{Outbox, Store},
 };
 
@@ -77,18 +77,17 @@ impl Desks {
 
     /// The rule that is named; the only one without a name.
     fn of(&self, rule: Option<&str>) -> Result<Desk, Refusal> {
-        let mut rules = self.all();
-        let names = rules.iter().map(|desk| desk.store.rule().as_str()).collect::<Vec<_>>().join(", ");
-        match rule {
-            Some(rule) => {
-                let found = rules.into_iter().find(|desk| desk.store.rule().as_str() == rule);
-                found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {names}")))
+        let names = || self.readiness.rules().iter().map(RuleName::as_str).collect::<Vec<_>>().join(", ");
+        let wanted = match (rule, self.readiness.rules()) {
+            (Some(rule), rules) => {
+                let found = rules.iter().find(|name| name.as_str() == rule);
+                found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {}", names())))?
             }
-            None => match (rules.pop(), rules.is_empty()) {
-                (Some(only), true) => Ok(only),
-                _ => Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {names}"))),
-            },
-        }
+            (None, [only]) => only,
+            (None, _) => return Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {}", names()))),
+        };
+        let found = self.all().into_iter().find(|desk| desk.store.rule() == wanted);
+        found.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{wanted}: {NOT_BEGUN}")))
     }
 }
 

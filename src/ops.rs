@@ -11,10 +11,10 @@ mod summary;
 mod systemd;
 
 pub use figures::{Figures, MOST_DUE, Part, PauseFigures, RuleFigures, Sampled, Sampler, Source, Sources, TargetFigures, Told, Watchers};
-pub use gauges::Gauges;
+pub use gauges::{Backlogs, Gauges};
 pub use metrics::Measured;
 pub use overdue::{LastOverdue, Overdue, Overdues};
-pub use readiness::{AllReady, Readiness, Ready};
+pub use readiness::{AllReady, NOT_BEGUN, Readiness, Ready};
 pub use signals::{Hangups, Signals};
 pub use summary::Summaries;
 pub use systemd::ServiceManager;

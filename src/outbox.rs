@@ -36,7 +36,7 @@ pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use letters::{Letter, PutBack};
 pub use migrations::Migrated;
 pub use overview::{Dropped, TargetStatus};
-pub use pauses::{Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time_for};
+pub use pauses::{LatestPauses, Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time_for};
 pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use relays::{Plan, Relays};

@@ -19,6 +19,7 @@ use crate::{
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
     config::{Config, Live, Sweep as SweepSettings},
     ops::Summaries,
+    outbox::LatestPauses,
     redis::Commands,
     store::Store,
     trigger::{Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch},
@@ -67,6 +68,7 @@ impl Line {
     pub(super) fn start(
         opened: Opened,
         common: &Common,
+        paused: &Arc<LatestPauses>,
         serving: Option<&Serving>,
         (workers, others): (&mut JoinSet<()>, &mut JoinSet<()>),
     ) -> Result<Self, String> {
@@ -89,7 +91,7 @@ impl Line {
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
-        let pauses = PauseWatch::of(&store, stop);
+        let pauses = PauseWatch::of(&store, stop).beside(paused);
         let gate = Arc::clone(&pauses.gate);
         let passed = Clearances::default().and(witness.clone());
         let asked = ask::Parts {

@@ -20,7 +20,7 @@ use crate::{
     config::{Config, Live, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
-    ops::{AllReady, Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
+    ops::{AllReady, Backlogs, Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
     redis::Commands,
     store::Store,
     trigger::{Membership, Passes},
@@ -66,7 +66,8 @@ impl Serving {
         let Some(address) = config.http.listen.get() else { return Ok(None) };
         let access = Access::new(&config.http).map_err(RunError::Configuration)?;
         let measured = Measured::begin().map_err(RunError::System)?;
-        Ok(Some(Self { address, access, measured, readiness: AllReady::default(), sources: Sources::default(), desks: OnceLock::new() }))
+        let readiness = AllReady::of(config.rule_names());
+        Ok(Some(Self { address, access, measured, readiness, sources: Sources::default(), desks: OnceLock::new() }))
     }
 
     /// Who may ask.
@@ -81,8 +82,7 @@ impl Serving {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
-            outage: Arc::clone(&outage),
-            passes: Arc::clone(&passes),
+            readiness: self.readiness.clone(),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
             stop: stop.clone(),
@@ -151,6 +151,7 @@ impl Serving {
         let figures = Figures::new(sampler.watchers.clone(), self.access.name(), stop.clone());
         let desks = Desks::new(Handle::current(), self.readiness.clone(), self.measured.clone(), figures);
         running.spawn(sampler.run());
+        running.spawn(Backlogs { sources: self.sources.clone(), stop: stop.clone() }.run());
         running.spawn(http::serve(self.address, desks.clone(), self.access.clone(), stop.clone()));
         desks
     }

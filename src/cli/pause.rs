@@ -68,7 +68,14 @@ pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
     for (config, rule) in wanted(config, arguments.rule.as_deref())? {
         let store = store::open(&config).await?;
         let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
-        said.insert(resume(&config, store.as_ref(), &wanted, arguments.rate).await?);
+        let resumed = resume(&config, store.as_ref(), &wanted, arguments.rate).await?;
+        // That of one rule may have ended beside that of all.
+        said.insert(match store.outbox().pause_of_rule().await? {
+            Some(Pause { rate: None, .. }) => {
+                format!("the rule {rule} is paused still, as all rules are; `order-closer resume` without --rule ends that")
+            }
+            Some(_) | None => resumed,
+        });
         store.close().await;
     }
     said.iter().for_each(|said| print(said));

@@ -27,9 +27,18 @@ impl Loaded {
         let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
         names.sort_unstable();
         names.dedup();
-        let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned();
-        let (live, fixed) = changed.partition(|name| is_live(name));
+        let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+        let mut changed: Vec<String> = changed.map(|name| self.rule_apart(later, name).unwrap_or_else(|| name.clone())).collect();
+        changed.dedup();
+        let (live, fixed) = changed.into_iter().partition(|name| is_live(name));
         Changes { live, fixed }
+    }
+
+    /// The rule that a setting is of, where one of the two readings has no such rule: of that all has changed.
+    fn rule_apart(&self, later: &Self, name: &str) -> Option<String> {
+        let rule = rules::of(name)?;
+        let has = |loaded: &Self| loaded.config.rules.keys().any(|name| name.as_str() == rule);
+        (has(self) != has(later)).then(|| format!("{}.{rule}", rules::RULES))
     }
 
     /// What each setting means, by its name: what is shown of it, and where that hides a secret, all of it.

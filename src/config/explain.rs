@@ -20,7 +20,7 @@ fn can_hold_a_secret(path: &str) -> bool {
     let is_within = |inner: &str, outer: &str| {
         outer.is_empty() || inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    SECRET.iter().any(|secret| is_within(path, secret) || is_within(secret, path))
+    rules::is_whole(path) || SECRET.iter().any(|secret| is_within(path, secret) || is_within(secret, path))
 }
 
 /// A text that was found at a setting, as an error may show it.
@@ -45,7 +45,8 @@ pub(super) fn explain(path: &str, kind: &Kind, value: Option<&Value>) -> String 
         }
         Kind::UnknownVariant(found, expected) => format!("has {}, and takes {}", quoted(path, found), expected.join(" or ")),
         Kind::UnknownField(name, expected) => {
-            format!("there is no such setting, but {}{}", expected.join(", "), did_you_mean(name, expected.iter().copied()))
+            let known: Vec<&str> = rules::name_beside(path).into_iter().chain(expected.iter().copied()).collect();
+            format!("there is no such setting, but {}{}", known.join(", "), did_you_mean(name, known.iter().copied()))
         }
         Kind::MissingField(name) => format!("{name} is missing"),
         Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) => "has too large a number".into(),

@@ -14,7 +14,9 @@ use figment::{
     value::{Dict, Map, Value},
 };
 
-use super::{Ask, Config, DatabaseUrl, Rule, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables};
+use super::{
+    Ask, Close, Config, DatabaseUrl, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables,
+};
 
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
@@ -73,11 +75,8 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
         Ok(_) | Err(_) => Vec::new(),
     };
     let set = file.merge(Variables);
-    let names = rules::named(&set, &in_file)?;
-    let mut defaults = defaults_beside(&set);
-    defaults.rules =
-        names.into_iter().map(|name| (name, RuleSettings { close: defaults.close.clone(), ..RuleSettings::default() })).collect();
-    let defaults = Serialized::defaults(defaults);
+    let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
+    let defaults = Serialized::defaults(defaults_beside(&set, names));
     let figment = set.join(defaults);
     let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
     let loaded = Loaded { config, figment, has_file };
@@ -85,22 +84,34 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
     Ok(loaded)
 }
 
-/// The defaults of what is not set.
-fn defaults_beside(set: &Figment) -> Config {
-    let mut defaults = Config::default();
-    let close = &mut defaults.close;
-    // What is set wrongly is reported when all of it is read.
-    if let Ok(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)) = set.extract_inner("database.url") {
-        close.batch_size = 1_000;
-    }
-    if let Ok(inbox) = set.extract_inner("close.inbox") {
-        close.batch_size = close.batch_size.min(inbox).max(1);
-    }
-    // Those of the lane `alone`, of what takes long, and of requests come on top.
-    if let Ok(workers) = set.extract_inner::<usize>("close.workers") {
-        defaults.database.connections = defaults.database.connections.max(workers.saturating_add(8));
-    }
+/// The defaults of what is not set. What is set wrongly is reported when all of it is read.
+fn defaults_beside(set: &Figment, names: Vec<RuleName>) -> Config {
+    let is_server = matches!(set.extract_inner("database.url"), Ok(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)));
+    let close_in = |rule: &str| {
+        let mut close = Close::default();
+        if is_server {
+            close.batch_size = 1_000;
+        }
+        if let Ok(inbox) = set.extract_inner(&format!("{rule}close.inbox")) {
+            close.batch_size = close.batch_size.min(inbox).max(1);
+        }
+        close
+    };
+    let mut defaults = Config { close: close_in(""), ..Config::default() };
+    let places: Vec<String> = names.iter().map(|name| format!("{}.{name}.", rules::RULES)).collect();
+    let of_rule = |(name, place): (RuleName, &String)| (name, RuleSettings { close: close_in(place), ..RuleSettings::default() });
+    defaults.rules = names.into_iter().zip(&places).map(of_rule).collect();
+    // Those of the lane `alone`, of what takes long, and of requests come on top of a rule's workers.
+    let workers =
+        places.iter().map(String::as_str).chain([""]).filter_map(|place| set.extract_inner(&format!("{place}close.workers")).ok());
+    let wanted = workers.map(|workers: usize| workers.saturating_add(8)).max().unwrap_or_default();
+    defaults.database.connections = defaults.database.connections.max(wanted).max(fewest_connections(places.len()));
     defaults
+}
+
+/// Each rule has one of its own; the others are for whoever needs them.
+fn fewest_connections(rules: usize) -> usize {
+    rules.max(1) + 4
 }
 
 impl Loaded {
@@ -150,13 +161,20 @@ impl Loaded {
     /// Checks what no single value can check for itself.
     fn validate(&self) -> Result<(), String> {
         self.refuse_misplaced_secrets()?;
-        self.config.refuse_overlaps().map_err(|(key, what)| self.wrong(&key, &what))?;
+        self.config.refuse_overlaps().map_err(|(rule, what)| {
+            // What is missing was set nowhere; the rule was.
+            let place = source_of(&self.figment, &format!("{}.{rule}.key_prefix", rules::RULES));
+            format!("{}.{rule}.orders.filter {what} (set in {place})", rules::RULES)
+        })?;
         self.config.of_each_rule().iter().try_for_each(|config| self.validate_rule(config))?;
         let Config { database, sweep, events, shutdown, log, .. } = &self.config;
         self.within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
         self.within("sweep.page", sweep.page as usize, 10, 100_000)?;
-        // Each rule has one of its own; the others are for whoever needs them.
-        self.within("database.connections", database.connections, self.config.rules.len().max(1) + 4, 1_000)?;
+        self.within("database.connections", database.connections, fewest_connections(self.config.rules.len()), 1_000).map_err(
+            |message| {
+                if self.config.rules.len() > 1 { format!("{message}; each rule has one of its own, and four are shared") } else { message }
+            },
+        )?;
         for (key, span) in [
             ("sweep.every", sweep.every),
             ("database.timeout", database.timeout),
@@ -269,8 +287,12 @@ impl Loaded {
 
     /// The error that a setting is wrong, with the place where it was set.
     pub(crate) fn wrong(&self, key: &str, what: &str) -> String {
-        format!("{key} {what} (set in {})", source_of(&self.figment, key))
+        wrong(&self.figment, key, what)
     }
+}
+
+fn wrong(figment: &Figment, key: &str, what: &str) -> String {
+    format!("{key} {what} (set in {})", source_of(figment, key))
 }
 
 /// The path to the first text, a key or a value, of which there is something to say, and what that is.

@@ -134,8 +134,8 @@ impl Config {
         rivals.collect()
     }
 
-    /// Refuses rules of one table of which one takes whatever the other takes.
-    pub(super) fn refuse_overlaps(&self) -> Result<(), (String, String)> {
+    /// Refuses rules of one table of which one takes whatever the other takes: says which one lacks a filter, and why it needs one.
+    pub(super) fn refuse_overlaps(&self) -> Result<(), (RuleName, String)> {
         for (name, rule) in &self.rules {
             for rival in self.rivals_of(name, rule) {
                 let lacking = [(name, &rule.orders.filter), (&rival.name, &rival.filter)];
@@ -145,7 +145,7 @@ impl Config {
                         "is missing, and so this rule takes orders of the rule {other}, which stand in the same table with the same \
                          statuses; give each rule a filter, and see that no row passes both"
                     );
-                    return Err((format!("{RULES}.{lacking}.orders.filter"), what));
+                    return Err((lacking.clone(), what));
                 }
             }
         }
@@ -182,7 +182,7 @@ pub(super) fn by_name(settings: &mut Dict) -> Result<(), String> {
             None => return Err(format!("rules, entry {at}: name is missing; write name = \"...\" first")),
         };
         if let Err(what) = name.parse::<RuleName>() {
-            return Err(format!("rules, entry {at}: name {} {what}", super::quoted("rules.name", &name)));
+            return Err(format!("rules, entry {at}: name {} {what}", super::quoted("name", &name)));
         }
         if !rule.contains_key("key_prefix") {
             return Err(format!(
@@ -228,15 +228,31 @@ pub(super) fn within_rule(key: &str) -> &str {
 /// The names of the rules in what was set, where it has any.
 ///
 /// # Errors
-/// Names what can't stand beside them, or the variables that are about a rule that there is not.
-pub(super) fn named(set: &Figment, in_file: &[String]) -> Result<Vec<RuleName>, String> {
+/// Names what can't stand beside them, or what is about a rule that there is not, and says what is wrong with that.
+pub(super) fn named(set: &Figment, in_file: &[String]) -> Result<Vec<RuleName>, (String, String)> {
     let Ok(Value::Dict(_, rules)) = set.find_value(RULES) else { return Ok(Vec::new()) };
     if let Some(stranger) = rules.keys().find(|name| !in_file.contains(name)) {
         let known = if in_file.is_empty() { "the file has none".into() } else { format!("the file has {}", in_file.join(", ")) };
-        return Err(format!("rules.{stranger}: there is no such rule to be changed by a variable; {known}"));
+        return Err((format!("{RULES}.{stranger}"), format!("is no rule that a variable could change: {known}")));
     }
-    if let Some(key) = OF_THE_ONLY_ONE.iter().find(|key| set.find_value(key).is_ok()) {
-        return Err(format!("{key} says something of the only rule, and there are [[rules]]; write it in each of them"));
+    if let Some(key) = OF_THE_ONLY_ONE.into_iter().find(|key| set.find_value(key).is_ok()) {
+        return Err((key.into(), "says something of the only rule, and there are [[rules]]; write it in each of them".into()));
     }
-    rules.keys().map(|name| name.parse().map_err(|what| format!("rules.{name} {what}"))).collect()
+    rules.keys().map(|name| name.parse().map_err(|what| (format!("{RULES}.{name}"), what))).collect()
+}
+
+/// The rule of a setting that stands in one.
+pub(super) fn of(key: &str) -> Option<&str> {
+    key.strip_prefix("rules.")?.split_once('.').map(|(rule, _)| rule)
+}
+
+/// Whether a setting is a rule, or all of them.
+pub(super) fn is_whole(key: &str) -> bool {
+    key == RULES || key.strip_prefix("rules.").is_some_and(|name| !name.contains('.'))
+}
+
+/// What else stands in a rule, in the file alone, beside this setting: its name.
+pub(super) fn name_beside(key: &str) -> Option<&'static str> {
+    let (_, setting) = key.strip_prefix("rules.")?.split_once('.')?;
+    (setting != "name" && !setting.contains('.')).then_some("name")
 }

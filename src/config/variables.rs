@@ -102,11 +102,15 @@ impl Variables {
         format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase())
     }
 
-    /// The one that has a setting: its own, or that of a table it stands in.
+    /// The one that has a setting: its own, that of a table it stands in, or the first of those that stand in it.
     pub(super) fn with(key: &str) -> String {
         std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
             .map(Self::name)
             .find(|name| env::var_os(name).is_some_and(|text| text != OsStr::new("")))
+            .or_else(|| {
+                let within = format!("{key}.");
+                Self::set().ok()?.into_iter().map(|(set, _)| set).find(|set| set.starts_with(&within)).map(|set| Self::name(&set))
+            })
             .unwrap_or_else(|| Self::name(key))
     }
 }

@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::{
-    close::{Inbox, Outage, Why},
+    close::{Inbox, Why},
     metric,
-    ops::Measured,
+    ops::{AllReady, Measured, figures::Sources},
     outbox::Counts,
     store::{Pool, Store, StoreError},
-    trigger::{Membership, Passes},
+    trigger::Membership,
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,10 +31,8 @@ pub struct Gauges {
     /// Who else is there.
     pub peers: Arc<Membership>,
     /// Whether the database can be used.
-    pub outage: Arc<Outage>,
-    /// Whether look-ahead and sweep find it.
-    pub passes: Arc<Passes>,
-    /// What waits for targets.
+    pub readiness: AllReady,
+    /// The orders.
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
     pub subscribed: watch::Receiver<bool>,
@@ -45,8 +43,7 @@ pub struct Gauges {
 impl Gauges {
     /// Reads again and again.
     pub async fn run(self) {
-        let reading = async { tokio::join!(self.read_again_and_again(), self.count_events()) };
-        self.stop.run_until_cancelled(reading).await;
+        self.stop.run_until_cancelled(self.read_again_and_again()).await;
     }
 
     async fn read_again_and_again(&self) {
@@ -82,33 +79,55 @@ impl Gauges {
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
         metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
         metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
-        metric::DATABASE_UP.set(f64::from(u8::from(!self.outage.lasts() && !self.passes.are_unreachable())), &[]);
+        // All rules say the same of the database that they share.
+        let is_up = self.readiness.all().iter().all(|rule| !rule.outage.lasts() && !rule.passes.are_unreachable());
+        metric::DATABASE_UP.set(f64::from(u8::from(is_up)), &[]);
+    }
+}
+
+/// Counts what waits for targets, of all orders tables together.
+#[derive(Debug)]
+pub struct Backlogs {
+    /// Of whose orders.
+    pub sources: Sources,
+    /// When to stop.
+    pub stop: CancellationToken,
+}
+
+impl Backlogs {
+    /// Counts again and again.
+    pub async fn run(self) {
+        let counting = async {
+            let mut known = BTreeSet::new();
+            loop {
+                match tokio::time::timeout(EVENTS_LIMIT, self.count(&mut known)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => debug!(%error, "events were not counted"),
+                    Err(_) => debug!(limit_s = EVENTS_LIMIT.as_secs(), "events were not counted in time"),
+                }
+                tokio::time::sleep(EVENTS_EVERY).await;
+            }
+        };
+        self.stop.run_until_cancelled(counting).await;
     }
 
     /// `known` are the targets for which there was something before.
-    async fn count_events_once(&self, known: &mut BTreeSet<String>) -> Result<(), StoreError> {
-        let outbox = self.store.outbox();
-        // For whom nothing waits any more, nothing is found.
-        known.extend(outbox.addressed().await?);
+    async fn count(&self, known: &mut BTreeSet<String>) -> Result<(), StoreError> {
+        let mut tables = self.sources.of_each_table();
+        tables.retain(|source| source.store.outbox().is_ready());
+        for source in &tables {
+            // For whom nothing waits any more, nothing is found.
+            known.extend(source.store.outbox().addressed().await?);
+        }
         for target in known.iter() {
-            let Counts { waiting, oldest, dead } = outbox.count_for(target).await?;
-            metric::EVENTS_WAITING.set(waiting as f64, &[target]);
-            metric::EVENTS_OLDEST.set(oldest.unwrap_or_default().as_secs_f64(), &[target]);
-            metric::EVENTS_DEAD.set(dead as f64, &[target]);
+            let mut all = Counts::default();
+            for source in &tables {
+                all = all.and(source.store.outbox().count_for(target).await?);
+            }
+            metric::EVENTS_WAITING.set(all.waiting as f64, &[target]);
+            metric::EVENTS_OLDEST.set(all.oldest.unwrap_or_default().as_secs_f64(), &[target]);
+            metric::EVENTS_DEAD.set(all.dead as f64, &[target]);
         }
         Ok(())
-    }
-
-    async fn count_events(&self) {
-        if !self.store.outbox().is_ready() {
-            return;
-        }
-        let mut known = BTreeSet::new();
-        loop {
-            if let Ok(Err(error)) = tokio::time::timeout(EVENTS_LIMIT, self.count_events_once(&mut known)).await {
-                debug!(%error, "events were not counted");
-            }
-            tokio::time::sleep(EVENTS_EVERY).await;
-        }
     }
 }

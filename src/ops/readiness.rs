@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     close::{Gate, Inbox, Outage},
-    config::{Live, Sweep},
+    config::{Live, RuleName, Sweep},
     redis::Commands,
     store::Store,
     trigger::{Membership, Pass, Passes},
@@ -25,6 +25,9 @@ const REACH_EVERY: Duration = Duration::from_secs(1);
 
 /// A look-ahead that has not ended well for so long is none.
 const STALE: Duration = Duration::from_mins(2);
+
+/// What is said of a rule whose table is not there, can't be used, or does not fit it.
+pub const NOT_BEGUN: &str = "its orders are not closed: its table is waited for, as the log says";
 
 /// Knows what works.
 #[derive(Debug)]
@@ -62,20 +65,35 @@ pub struct Ready {
     pub degraded: Vec<String>,
 }
 
-/// What works, of all rules; more may come at any time.
-#[derive(Debug, Clone, Default)]
-pub struct AllReady(Arc<std::sync::Mutex<Vec<Arc<Readiness>>>>);
+/// What works, of all rules, each of which comes when its table fits.
+#[derive(Debug, Clone)]
+pub struct AllReady {
+    rules: Arc<[RuleName]>,
+    begun: Arc<std::sync::Mutex<Vec<Arc<Readiness>>>>,
+}
 
 impl AllReady {
-    /// Adds a rule.
-    pub fn add(&self, readiness: Arc<Readiness>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(readiness);
+    /// Of rules with these names, none of which has begun.
+    #[must_use]
+    pub fn of(rules: Vec<RuleName>) -> Self {
+        Self { rules: rules.into(), begun: Arc::default() }
     }
 
-    /// Those of all rules.
+    /// The names of all rules, also of those that have not begun.
+    #[must_use]
+    pub fn rules(&self) -> &[RuleName] {
+        &self.rules
+    }
+
+    /// A rule begins.
+    pub fn add(&self, readiness: Arc<Readiness>) {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).push(readiness);
+    }
+
+    /// Those of all rules that have begun.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Readiness>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Looks at each. What is not said of all rules begins with the rule's name.
@@ -95,11 +113,10 @@ impl AllReady {
             }
             said
         };
-        Ready {
-            ready: looked.iter().all(|ready| ready.ready),
-            missing: together(|ready| &ready.missing),
-            degraded: together(|ready| &ready.degraded),
-        }
+        let waiting = self.rules.iter().filter(|rule| all.iter().all(|begun| begun.store.rule() != *rule));
+        let mut missing: Vec<String> = waiting.map(|rule| format!("{rule}: {NOT_BEGUN}")).collect();
+        missing.extend(together(|ready| &ready.missing));
+        Ready { ready: missing.is_empty(), missing, degraded: together(|ready| &ready.degraded) }
     }
 }
 

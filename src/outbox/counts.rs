@@ -9,7 +9,7 @@ use crate::store::Outbox;
 const MOST: i64 = 10_000;
 
 /// What waits for one target, and what was given up; each count ends at 10,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Deliveries that are due, claimed or put off.
     pub waiting: u64,
@@ -17,6 +17,14 @@ pub struct Counts {
     pub oldest: Option<Duration>,
     /// Deliveries that are given up.
     pub dead: u64,
+}
+
+impl Counts {
+    /// Together with those of another table.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { waiting: self.waiting + other.waiting, oldest: self.oldest.max(other.oldest), dead: self.dead + other.dead }
+    }
 }
 
 impl Outbox {

@@ -9,7 +9,7 @@ use tracing::{debug, error, info};
 use crate::store::{Claim, Store, StoreError};
 
 /// How often such an order is looked for, and for how long at the most.
-const EVERY: Duration = Duration::from_mins(1);
+const EVERY: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// Looks for orders that another rule claims, too.

@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{Gate, Passage, Reminder},
     metric,
-    outbox::Pause,
+    outbox::{LatestPauses, Pause},
     store::{Store, StoreError},
 };
 
@@ -33,6 +33,8 @@ pub struct PauseWatch {
     pub gate: Arc<Gate>,
     /// When to stop.
     pub stop: CancellationToken,
+    /// What other rules of the table have read.
+    latest: Arc<LatestPauses>,
     /// Whether pauses have been read.
     known: AtomicBool,
     /// When it was said that they can't be.
@@ -48,9 +50,16 @@ impl PauseWatch {
             store: Arc::clone(store),
             gate: Arc::new(Gate::new(passage)),
             stop: stop.clone(),
+            latest: Arc::default(),
             known: AtomicBool::new(false),
             denied: Mutex::default(),
         }
+    }
+
+    /// The same beside other rules of this table, which read for each other.
+    #[must_use]
+    pub fn beside(self, latest: &Arc<LatestPauses>) -> Self {
+        Self { latest: Arc::clone(latest), ..self }
     }
 
     /// Reads again and again.
@@ -82,7 +91,7 @@ impl PauseWatch {
     /// # Errors
     /// As the database says, sorted; the gate is as it was.
     pub async fn read(&self) -> Result<Option<Pause>, StoreError> {
-        let pause = match self.store.outbox().pause_of_rule().await {
+        let pause = match self.store.outbox().latest_pause_of_rule(&self.latest).await {
             Err(StoreError::Rejected(reason)) => {
                 if !self.known.load(Ordering::Acquire) {
                     self.gate.set(Passage::Open);

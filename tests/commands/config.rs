@@ -23,7 +23,7 @@ const SERVICE_LINKS: [(&str, &str); 10] = [
 ];
 
 /// Each setting's value and source, from `config --json`.
-fn shown(finished: &Finished) -> BTreeMap<String, (String, String)> {
+pub(super) fn shown(finished: &Finished) -> BTreeMap<String, (String, String)> {
     let text = |setting: &Value, field: &str| setting[field].as_str().unwrap_or_else(|| panic!("no {field}: {setting}")).to_owned();
     let settings = finished.json();
     let settings = settings.as_array().expect("an array");
@@ -31,7 +31,7 @@ fn shown(finished: &Finished) -> BTreeMap<String, (String, String)> {
 }
 
 /// Runs `config` with this file and these variables, which are wrong, and returns what it says.
-async fn refusal(toml: &str, variables: &[(&str, &str)]) -> String {
+pub(super) async fn refusal(toml: &str, variables: &[(&str, &str)]) -> String {
     let one = OneShot::with(&Settings::new().add(toml), &["config"]);
     let one = variables.iter().fold(one, |one, (name, value)| one.env(name, value));
     let finished = one.run().await.expect_code(78);

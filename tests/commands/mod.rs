@@ -26,6 +26,8 @@ mod hostile;
 mod logs;
 /// One pass over what is overdue.
 mod reconcile;
+/// Several rules: wrong ones, and the commands about one of them.
+mod rules;
 /// The example shop.
 mod shop;
 /// The command line itself.

@@ -16,6 +16,8 @@ mod orders;
 mod page;
 /// Whether it lives and is ready; ports in use, slow callers, tokens.
 mod probes;
+/// Several rules.
+mod rules;
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use reqwest::{Client, StatusCode};
 
 use super::listening;
 use crate::support::{
-    Daemon, Kind, NotifySocket, Redis, Shop, order_closer, ports, process,
+    Daemon, Kind, NotifySocket, Redis, Settings, Shop, order_closer, ports, process,
     receiver::{Receiver, SECRETS},
     wait,
 };
@@ -182,6 +182,49 @@ async fn what_can_not_change_is_refused_by_name() {
     assert!(daemon.reload(&same.toml()).await);
     goes_on(&daemon, &shop).await;
     assert_eq!((daemon.logged("DEBUG"), daemon.logged("hunter2")), (0, 0));
+}
+
+/// Each rule takes over what is its own; a rule that is added, left out or renamed is named, not each of its settings.
+#[tokio::test]
+async fn rules_change_and_do_not_come_or_go() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.database.execute("ALTER TABLE orders ADD COLUMN kind integer NOT NULL DEFAULT 1").await;
+    let rule = |name: &str, kind: i64, more: &str| {
+        format!("[[rules]]\nname = '{name}'\nkey_prefix = 'order_'\norders = {{ filter = 'kind = {kind}' }}\n{more}\n")
+    };
+    let asks = |timeout: &str, secret: usize| {
+        let ask = format!("url = 'http://127.0.0.1:1/', secrets = ['{}'], timeout = '{timeout}'", SECRETS[secret]);
+        format!("close = {{ retry = {{ attempts = 1 }}, ask = {{ {ask} }} }}")
+    };
+    let plain = Settings::new().set("database.url", shop.database.url.as_str()).set("redis.url", redis.url()).set("log.format", "json");
+    let (one, two) = (rule("one", 1, ""), rule("two", 2, &asks("3s", 0)));
+    let with = |rules: &[&str]| plain.clone().add(&rules.concat());
+    let daemon = listening(&with(&[&one, &two])).await;
+    for (rules, names) in [
+        (vec![one.clone(), two.clone(), rule("three", 3, "")], "rules.three"),
+        (vec![two.clone()], "rules.one"),
+        (vec![rule("uno", 1, ""), two.clone()], "rules.one, rules.uno"),
+        (vec![one.clone(), rule("two", 2, &asks("5s", 0))], "rules.two.close.ask.timeout"),
+        (vec![one.clone(), rule("two", 2, &asks("3s", 1))], "rules.two.close.ask.secrets"),
+        (vec![one.clone(), rule("two", 4, &asks("3s", 0))], "rules.two.orders.filter"),
+    ] {
+        let before = daemon.said("refused as a whole; going on as before").len();
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        assert!(!daemon.reload(&with(&rules).toml()).await, "{names}");
+        let refused = daemon.said("refused as a whole; going on as before");
+        assert_eq!(
+            refused[before]["reason"],
+            format!("{names} can't change while the daemon runs; restart it, or put back what was there")
+        );
+    }
+    let retries = rule("one", 1, "close = { retry = { attempts = 1 } }");
+    assert!(daemon.reload(&with(&[&two, &retries]).set("sweep.every", "200ms").toml()).await, "in another order");
+    assert_eq!(daemon.said("the configuration was read anew").last().unwrap()["changed"], "rules.one.close.retry.attempts, sweep.every");
+    shop.order(1, -1_000).await;
+    shop.until_status(1, 4).await;
+    daemon.stop().await;
+    assert_eq!(daemon.logged("whsec_"), 0);
 }
 
 #[tokio::test]

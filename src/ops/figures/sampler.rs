@@ -98,6 +98,14 @@ impl Sources {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(source));
     }
 
+    /// The first rule of each table.
+    #[must_use]
+    pub fn of_each_table(&self) -> Vec<Arc<Source>> {
+        let (mut sources, mut tables) = (self.all(), HashSet::new());
+        sources.retain(|source| tables.insert(source.table.clone()));
+        sources
+    }
+
     fn all(&self) -> Vec<Arc<Source>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -233,7 +241,7 @@ impl Sampler {
             degraded: ready.map(|ready| ready.degraded.clone()).unwrap_or_default(),
             parts: self.parts(),
             rules: sources.iter().map(|source| source.figures()).collect(),
-            targets: targets(&sources),
+            targets: targets(&self.sources.of_each_table()),
             read_only: false,
         }
     }
@@ -342,10 +350,10 @@ impl Source {
     }
 }
 
-/// Those of all tables, each table counted once; several rules may have one.
-fn targets(sources: &[Arc<Source>]) -> Vec<TargetFigures> {
-    let (mut all, mut tables) = (Vec::<TargetFigures>::new(), HashSet::new());
-    for source in sources.iter().filter(|source| tables.insert(&source.table)) {
+/// Those of all tables.
+fn targets(tables: &[Arc<Source>]) -> Vec<TargetFigures> {
+    let mut all = Vec::<TargetFigures>::new();
+    for source in tables {
         let counted = source.told.counted.lock().unwrap_or_else(PoisonError::into_inner);
         for target in counted.iter().flat_map(|(_, counted)| &counted.targets) {
             match all.iter_mut().find(|known| known.name == target.name) {
