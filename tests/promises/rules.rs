@@ -5,7 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{listening, on_each_database};
-use crate::support::{Daemon, Kind, Redis, Settings, Shop, daemon::order_closer, shop::UNPAID, wait};
+use crate::support::{
+    Daemon, Kind, Redis, Settings, Shop,
+    daemon::order_closer,
+    shop::UNPAID,
+    till::{Manner, Till},
+    wait,
+};
 
 on_each_database! {
     each_closes_its_own
@@ -22,6 +28,9 @@ const CLOSED: i64 = 4;
 const GIVEN_UP: i64 = 5;
 const SHIPPED: i64 = 2;
 const RECEIVED: i64 = 6;
+
+/// What notes each closure, and when.
+const NOTED: &str = "INSERT INTO closures (order_no) SELECT order_no FROM orders WHERE order_no IN (:ids)";
 
 /// A shop whose orders are paid in several ways, and shipped.
 async fn open(kind: Kind) -> Shop {
@@ -44,7 +53,7 @@ fn rules() -> String {
          key_prefix = 'order_'
          include = ['pay_type']
          orders = {{ unpaid = [{UNPAID}], closed = {CLOSED}, filter = 'pay_type IN (1, 2)' }}
-         close = {{ sql = ['INSERT INTO closures (order_no) SELECT order_no FROM orders WHERE order_no IN (:ids)'] }}
+         close = {{ sql = ['{NOTED}'] }}
 
          [[rules]]
          name = 'transfer'
@@ -255,4 +264,70 @@ async fn a_dead_letter_is_one_rules() {
     assert!(given_up.contains("transfer"), "{given_up}");
     let rule = shop.database.text("SELECT rule FROM order_closer_dead_letters WHERE order_id = '3'").await;
     assert_eq!(rule.as_deref(), Some("transfer"));
+}
+
+/// Whoever a rule asks is asked for that rule alone: while one receiver hangs, refuses, lies or is gone, the rule that asks
+/// another closes on time, and so does the one that asks nobody.
+#[tokio::test]
+async fn a_receiver_in_trouble_delays_no_other_rule() {
+    let (redis, shop, till, troubled) = (Redis::start(), open(Kind::Postgres).await, Till::start().await, Till::start().await);
+    let asks = |till: &Till| till.settings("timeout = '1s'").replace("[close.ask]", "[rules.close.ask]");
+    let rule = |name: &str, orders: &str| {
+        format!("[[rules]]\nname = '{name}'\nkey_prefix = 'order_'\norders = {{ {orders} }}\n[rules.close]\nsql = ['{NOTED}']\n")
+    };
+    let rules = [
+        rule("online", "filter = 'pay_type = 1'") + &asks(&till),
+        rule("transfer", "filter = 'pay_type = 3'") + &asks(&troubled),
+        rule("auto-receive", &format!("unpaid = [{SHIPPED}], closed = {RECEIVED}")),
+    ];
+    let daemon = listening(&settings(&shop, &redis, &rules.concat())).await;
+    let manners = [Manner::Hang, Manner::Status(500), Manner::Body("{\"orders\": \"close\"}".into()), Manner::Drop];
+    let mut waiting = Vec::new();
+    for (first, manner) in (1..).step_by(30).zip(manners) {
+        troubled.is(manner);
+        shop.orders_due_in(first..first + 30, 500).await;
+        let change = |what: &str, from: i64| format!("UPDATE orders SET {what} WHERE order_no BETWEEN {from} AND {}", from + 9);
+        shop.database.execute(&change(&format!("pay_type = {TRANSFER}"), first + 10)).await;
+        shop.database.execute(&change(&format!("status = {SHIPPED}, pay_type = 0"), first + 20)).await;
+        for order in first..first + 10 {
+            shop.until_status(order, CLOSED).await;
+            shop.until_status(order + 20, RECEIVED).await;
+            waiting.push(order + 10);
+        }
+        wait::until("the others are asked about", async || waiting.iter().all(|order| troubled.orders().contains(order))).await;
+    }
+    let late = "SELECT order_no || ' ' || (c.closed_at - o.expires_at) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '5 seconds'";
+    assert_eq!(shop.database.column(late).await, Vec::<Option<String>>::new(), "closed on time beside a receiver in trouble");
+    for order in &waiting {
+        assert_eq!(shop.status(*order).await, UNPAID, "{order} closes without an answer");
+    }
+    assert!(till.orders().iter().all(|order| !waiting.contains(order)), "each receiver is asked about its own rule's orders");
+    assert!(till.questions().iter().all(|question| question.json()["rule"] == "online"));
+    troubled.is(Manner::Honest);
+    for order in waiting {
+        shop.until_status(order, CLOSED).await;
+    }
+    daemon.stop().await;
+}
+
+/// Each rule has a connection that no other uses: one whose statements all hang does not delay those that close crowds.
+#[tokio::test]
+async fn crowds_of_other_rules_close_beside_one_whose_statements_hang() {
+    let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
+    let hangs = rules()
+        .replace("name = 'transfer'", "name = 'transfer'\n close = { sql = ['SELECT pg_sleep(30) FROM orders WHERE order_no IN (:ids)'] }");
+    let settings = settings(&shop, &redis, &hangs).set("database.connections", 7).set("database.timeout", "3s");
+    let daemon = listening(&settings).await;
+    shop.orders_due_in(1..=200, -3_700_000).await;
+    shop.database.execute(&format!("UPDATE orders SET pay_type = {TRANSFER}")).await;
+    shop.orders_due_in(1_001..=3_000, 1_500).await;
+    shop.orders_due_in(3_001..=4_000, -3_700_000).await;
+    shop.database
+        .execute(&format!("UPDATE orders SET status = {SHIPPED}, shipped_at = expires_at, pay_type = 0 WHERE order_no > 3000"))
+        .await;
+    let closed = "SELECT count(*) FROM orders WHERE (order_no BETWEEN 1001 AND 3000 AND status = 4) OR (order_no > 3000 AND status = 6)";
+    wait::until_eq("the number of closed orders", 3_000, async || shop.database.number(closed).await).await;
+    let late = "SELECT count(*) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '5 seconds'";
+    assert_eq!(shop.database.number(late).await, 0, "closed on time beside statements that hang");
+    daemon.stop().await;
 }
