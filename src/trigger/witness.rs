@@ -128,7 +128,8 @@ impl Witness {
             if state.is_away(Instant::now()) {
                 return;
             }
-            orders.retain(|(id, deadline)| state.answers.get(id, Some(*deadline)).is_none());
+            // A service may write the key when the row is committed: one that was not there yet is asked for again.
+            orders.retain(|(id, deadline)| state.answers.get(id, Some(*deadline)).is_none_or(|answer| answer.key == Key::Gone));
         }
         if orders.is_empty() {
             return;

@@ -541,10 +541,9 @@ async fn payments_race_the_question(kind: Kind, count: i64) {
     daemon.stop().await;
     let outcome = shop.assert_outcome().await;
     assert_eq!(outcome.paid, taken);
-    assert!(
-        taken.len() > usize::try_from(count / 5).unwrap() && outcome.closed.len() >= usize::try_from(count / 3).unwrap(),
-        "{outcome:?}"
-    );
+    // How many of each kind there are depends on how busy the machine is.
+    let some = usize::try_from(count / 20).unwrap();
+    assert!(taken.len() > some && outcome.closed.len() > some, "{outcome:?}");
 }
 
 #[tokio::test]

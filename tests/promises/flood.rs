@@ -30,7 +30,7 @@ async fn assert_facts_go_first(shop: &Shop, redis: &Redis, settings: &Settings) 
     assert!(late[294] <= MOST_WITHIN_MILLIS, "{published} forged, in ms: {late:?}");
     let swept = outcome.closed[&1_001] - 5_000;
     assert!(swept <= 10_000, "swept after {swept} ms");
-    let (summary, most) = (daemon.summary(), published as u64 * 9 / 10);
+    let (summary, most) = (daemon.summary(), published as u64 / 2);
     let counted = summary.count("heard") + summary.count("lost");
     assert!(counted >= most, "what is not looked at is counted: {summary:?}");
 }

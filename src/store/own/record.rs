@@ -105,7 +105,7 @@ impl Recorder {
 }
 
 fn object(id: &Uuid, event: &NewEvent) -> String {
-    let NewEvent { order, deadline, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
+    let NewEvent { order, deadline, now, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
     serde_json::json!({
         "id": id.to_string(),
         "order_id": order.as_str(),
@@ -113,7 +113,8 @@ fn object(id: &Uuid, event: &NewEvent) -> String {
         "triggered_by": trigger.name(),
         "data": data,
         "traceparent": traceparent,
-        "asked_at": asked.and_then(|asked| asked.at),
+        // Reckoned by this host from an earlier reading of that clock.
+        "asked_at": asked.and_then(|asked| asked.at).map(|at| at.min(*now)),
         "answer": asked.map(|asked| asked.answer),
     })
     .to_string()

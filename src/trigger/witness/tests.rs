@@ -184,6 +184,19 @@ async fn the_deadline_waits_for_no_answer() {
     assert_eq!(shop.asked(), asked, "asked once");
 }
 
+/// Its row is committed, and seen, before its key is written.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_written_late_is_asked_for_again() {
+    let (shop, witness) = shop();
+    witness.foresee(vec![(id(1), SECOND)]);
+    sleep(Duration::from_millis(10)).await;
+    shop.set_key(1, HOUR);
+    witness.foresee(vec![(id(1), SECOND)]);
+    sleep(Duration::from_millis(10)).await;
+    let pacer = Pending::new(id(1), Trigger::Pacer);
+    assert!(matches!(witness.known(&[pacer])[..], [Some(Leave::Wait { .. })]), "it is disputed");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_question_ends_after_300_ms_and_the_next_ones_at_once() {
     let (shop, witness) = shop();
