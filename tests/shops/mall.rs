@@ -109,7 +109,16 @@ async fn an_order_without_its_stock_stays_open() {
 /// The daemon, with a key such as the head of the file describes.
 #[tokio::test]
 async fn a_key_closes_its_order_at_its_deadline() {
-    let example = open().await;
+    a_key_closes_its_order(open().await).await;
+}
+
+/// The same beside a rule without keys.
+#[tokio::test]
+async fn a_key_closes_its_order_by_its_rule() {
+    a_key_closes_its_order(open_with("mall-all").await).await;
+}
+
+async fn a_key_closes_its_order(example: Example) {
     let settings = Settings::new()
         .add(&example.text())
         .set("database.url", example.database.url.as_str())
@@ -126,6 +135,8 @@ async fn a_key_closes_its_order_at_its_deadline() {
         database.number(&format!("SELECT TIMESTAMPDIFF(SECOND, create_time + INTERVAL 2 HOUR, {NOW}) FROM oms_order WHERE id = 5")).await;
     assert!(late >= 0, "closed before its deadline");
     daemon.stop().await;
-    assert_eq!(daemon.summary().count("closed"), 5);
+    // Each rule has its own.
+    let closed = daemon.said("order-closer stopped").iter().map(|summary| summary["closed"].as_u64().expect("a count")).sum::<u64>();
+    assert_eq!(closed, 5);
     assert_eq!(database.number("SELECT lock_stock FROM pms_sku_stock WHERE id = 10").await, 2);
 }
