@@ -150,6 +150,11 @@ pub(super) fn text(Letter { rule: _, kind, id, order_id, target, attempts, faile
     format!("{what}  {tries}, the last at {failed_at}: {error}{dropped}")
 }
 
+/// A line about a dead letter, with its rule where there are several.
+fn named(desks: &[Desk], letter: &Letter, text: String) -> String {
+    if desks.len() > 1 { format!("{}: {text}", Printable(&letter.rule)) } else { text }
+}
+
 async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
     let mut is_empty = true;
     for desk in desks {
@@ -157,7 +162,7 @@ async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
         while let Some(begin) = place.filter(|place| output::is_read() && (desk.has_events || matches!(place, Place::Orders { .. }))) {
             let (letters, next) = desk.outbox().dead_letters(&begin, PAGE).await?;
             for letter in letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped) {
-                print(&if as_json { json(&letter)? } else { text(&letter) });
+                print(&if as_json { json(&letter)? } else { named(desks, &letter, text(&letter)) });
                 is_empty = false;
             }
             place = next;
@@ -182,7 +187,11 @@ async fn show(desks: &[Desk], id: &str, as_json: bool) -> CommandResult {
     };
     for letter in letters {
         let event = event.as_ref().filter(|_| letter.target.is_some());
-        print(&if as_json { json(&Shown { event: event.map(Recorded::from), letter })? } else { with_event(&letter, event) });
+        print(&if as_json {
+            json(&Shown { event: event.map(Recorded::from), letter })?
+        } else {
+            named(desks, &letter, with_event(&letter, event))
+        });
     }
     Ok(Exit::Done)
 }

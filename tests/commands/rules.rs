@@ -200,6 +200,9 @@ async fn explanations_events_and_dead_letters_of_one_rule() {
 
     assert_eq!(rules(&shop.lines(&["dead-letters", "list", "--json"]).await), ["by-hand", "one", "reviews"]);
     assert_eq!(rules(&shop.lines(&["dead-letters", "list", "--json", "--rule", "one"]).await), ["one"]);
+    let listed = shop.run(&["dead-letters", "list"]).await;
+    let begins: Vec<&str> = listed.lines().filter_map(|line| line.split_once("  ").map(|(begin, _)| begin)).collect();
+    assert_eq!(begins, ["by-hand: order 2", "one: order 8", "reviews: order 8"]);
     let said = shop.refused(&["dead-letters", "retry", "8"], 64).await;
     assert!(said.contains("8 is a dead letter of the rules one, reviews; name one with --rule"), "{said}");
     shop.refused(&["dead-letters", "show", "8", "--rule", "by-hand"], 64).await;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{Asked, TOKEN};
+use super::{Asked, TOKEN, rules::Rules};
 use crate::support::{Daemon, Database, Kind, Redis, Settings, browser::Browser, daemon::order_closer, wait};
 
 /// An id that would do something if it became an element.
@@ -261,6 +261,55 @@ async fn chromium_retries_and_drops_dead_letters() {
     wait::until("it is closed", async || shop.database.number("SELECT count(*) FROM orders WHERE status = 4").await == 3).await;
     sees(&browser, "None.").await;
     assert_calm(&browser, &asked).await;
+    asked.daemon.stop().await;
+}
+
+/// Each rule has its figures; a dialog is about one of them or all, and a dead letter is its rule's, whoever has the same id.
+#[tokio::test]
+async fn chromium_shows_each_rule_and_pauses_one() {
+    let shop = Rules::open().await;
+    for table in ["orders", "reviews"] {
+        shop.database.execute(&format!("ALTER TABLE {table} ADD CONSTRAINT cursed CHECK (status = 0 OR order_no <> 'cursed')")).await;
+    }
+    let asked = Asked::with(shop.settings()).await;
+    let browser = browser_at(&asked).await;
+    enter(&browser, TOKEN).await;
+    for text in [
+        "Orders close on time.",
+        "Orders of rule card in the table orders",
+        "Orders of rule transfer",
+        "Orders of rule reviews in the table reviews",
+    ] {
+        sees(&browser, text).await;
+    }
+    for (table, kind) in [("orders", 1), ("reviews", 0)] {
+        shop.take(table, "cursed", kind, -1).await;
+        shop.take(table, "good", kind, -1).await;
+    }
+    browser.until("both are listed", "document.querySelectorAll('#letters-list tbody tr').length === 2").await;
+    assert_accessible(&browser, "with three rules").await;
+    for table in ["orders", "reviews"] {
+        shop.database.execute(&format!("ALTER TABLE {table} DROP CONSTRAINT cursed")).await;
+    }
+    browser.click("[aria-label='Retry order cursed of rule reviews']").await;
+    shop.until_status("reviews", "cursed", 4).await;
+    assert_eq!(shop.database.number("SELECT status FROM orders WHERE order_no = 'cursed'").await, 0);
+    browser.until("one is left", "document.querySelectorAll('#letters-list tbody tr').length === 1").await;
+    browser.click("#pause").await;
+    browser.eval("document.getElementById('which').value = 'transfer'").await;
+    browser.eval("document.getElementById('reason').value = 'the bank is away'").await;
+    browser.click("#dialog-do").await;
+    sees(&browser, "Closing of transfer is paused").await;
+    shop.take("orders", "waits", 2, -1).await;
+    shop.take("orders", "closes", 1, -1).await;
+    shop.until_status("orders", "closes", 4).await;
+    assert_calm(&browser, &asked).await;
+    // Rules that have no such order say so.
+    browser.eval("document.getElementById('one-id').value = 'waits'").await;
+    browser.click("#one-form button").await;
+    sees(&browser, "transfer: Order waits").await;
+    browser.screen(360, 800, false).await;
+    assert_eq!(browser.eval("document.documentElement.scrollWidth - innerWidth").await, 0);
     asked.daemon.stop().await;
 }
 

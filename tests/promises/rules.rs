@@ -271,7 +271,7 @@ async fn a_dead_letter_is_one_rules() {
 #[tokio::test]
 async fn a_receiver_in_trouble_delays_no_other_rule() {
     let (redis, shop, till, troubled) = (Redis::start(), open(Kind::Postgres).await, Till::start().await, Till::start().await);
-    let asks = |till: &Till| till.settings("timeout = '1s'").replace("[close.ask]", "[rules.close.ask]");
+    let asks = |till: &Till| till.settings("timeout = '15s'").replace("[close.ask]", "[rules.close.ask]");
     let rule = |name: &str, orders: &str| {
         format!("[[rules]]\nname = '{name}'\nkey_prefix = 'order_'\norders = {{ {orders} }}\n[rules.close]\nsql = ['{NOTED}']\n")
     };
@@ -281,9 +281,10 @@ async fn a_receiver_in_trouble_delays_no_other_rule() {
         rule("auto-receive", &format!("unpaid = [{SHIPPED}], closed = {RECEIVED}")),
     ];
     let daemon = listening(&settings(&shop, &redis, &rules.concat())).await;
-    let manners = [Manner::Hang, Manner::Status(500), Manner::Body("{\"orders\": \"close\"}".into()), Manner::Drop];
+    let manners = [Manner::Status(500), Manner::Body("{\"orders\": \"close\"}".into()), Manner::Drop, Manner::Hang];
     let mut waiting = Vec::new();
     for (first, manner) in (1..).step_by(30).zip(manners) {
+        let asked = troubled.questions().len();
         troubled.is(manner);
         shop.orders_due_in(first..first + 30, 500).await;
         let change = |what: &str, from: i64| format!("UPDATE orders SET {what} WHERE order_no BETWEEN {from} AND {}", from + 9);
@@ -294,10 +295,10 @@ async fn a_receiver_in_trouble_delays_no_other_rule() {
             shop.until_status(order + 20, RECEIVED).await;
             waiting.push(order + 10);
         }
-        wait::until("the others are asked about", async || waiting.iter().all(|order| troubled.orders().contains(order))).await;
+        wait::until("the other receiver is asked", async || troubled.questions().len() > asked).await;
     }
-    let late = "SELECT order_no || ' ' || (c.closed_at - o.expires_at) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '5 seconds'";
-    assert_eq!(shop.database.column(late).await, Vec::<Option<String>>::new(), "closed on time beside a receiver in trouble");
+    let late = "SELECT count(*) FROM orders o JOIN closures c USING (order_no) WHERE c.closed_at > o.expires_at + interval '10 seconds'";
+    assert_eq!(shop.database.number(late).await, 0, "whoever waited for the receiver in trouble would be later");
     for order in &waiting {
         assert_eq!(shop.status(*order).await, UNPAID, "{order} closes without an answer");
     }
