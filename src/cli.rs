@@ -27,9 +27,9 @@ use tracing::error;
 
 use crate::{
     app::{self, Reread, RunError},
-    config::{Config, Loaded, Rule, Span, load},
+    config::{Config, Loaded, Rule, RuleName, Span, load},
     explain::read_id,
-    order::{OrderId, Printable},
+    order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
     store::{OpenError, Store, StoreError},
     trigger::Witness,
@@ -296,7 +296,9 @@ fn some_rules(config: &Config, name: Option<&str>) -> Result<Vec<Config>, Failur
     let Some(name) = name else { return Ok(config.of_each_rule()) };
     let found: Vec<Config> = config.of_each_rule().into_iter().filter(|config| config.which.name.as_str() == name).collect();
     if found.is_empty() {
-        let message = format!("there is no rule {}; the configuration has {}", Printable(&format!("{name:?}")), names(config));
+        let all = config.rule_names();
+        let meant = did_you_mean(name, all.iter().map(RuleName::as_str));
+        let message = format!("there is no rule {}; the configuration has {}{meant}", Printable(&format!("{name:?}")), names(config));
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(found)

@@ -7,6 +7,7 @@ mod id;
 mod judge;
 mod printable;
 mod row;
+mod similar;
 mod time;
 
 pub use id::{Charset, IdKind, MAX_ID_BYTES, NotAnId, OrderId};
@@ -14,6 +15,7 @@ pub use judge::{Verdict, judge};
 pub use printable::Printable;
 pub(crate) use printable::{is_invisible, printable, write_visible};
 pub use row::Row;
+pub(crate) use similar::did_you_mean;
 pub use time::rfc3339;
 
 use serde::Serialize;

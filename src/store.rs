@@ -24,7 +24,6 @@ mod query;
 mod rehearsal;
 mod rights;
 mod session;
-mod similar;
 mod sqlite;
 mod statement;
 mod statements;

@@ -26,8 +26,8 @@ const REHEARSAL_PAUSE: Duration = Duration::from_millis(50);
 /// # Errors
 /// As [`store::open`], [`store::tables_for`] and [`store::rehearse`] say; [`StoreError::Refused`] with all rights that are
 /// missing, if that may be why.
-pub async fn open_and_rehearse(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    open(config, Settings::of(config)).await
+pub async fn open_and_rehearse(config: &Config, settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
+    open(config, settings).await
 }
 
 async fn open(config: &Config, settings: Settings) -> Result<Arc<dyn Store>, OpenError> {

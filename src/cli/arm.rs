@@ -1,11 +1,18 @@
 //! `order-closer arm`: a key, as an order service would write it.
 
+use std::time::Duration;
+
 use crate::{
-    cli::{CommandResult, Exit, Failure, one_rule, print, some_rules},
-    config::{Config, Span},
+    cli::{CommandResult, Exit, Failure, one_rule, output::complain, print, some_rules},
+    config::{Config, Rule, Span},
+    explain::read_id,
     order::Printable,
     redis::{Commands, RedisError, address},
+    store,
 };
+
+/// How long the database is waited for, of which `arm` would know whether the id fits.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, ttl: Span) -> CommandResult {
     let config = &rule_of_key(config, rule)?;
@@ -25,7 +32,18 @@ pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, ttl: Span
     let redis = Commands::connect(&config.redis).await.map_err(failed)?;
     redis.set(&key, id, ttl.get()).await.map_err(failed)?;
     print(&format!("{} expires in {ttl}", Printable(&key)));
+    if let Ok(Some(doubt)) = tokio::time::timeout(PATIENCE, doubt(config, id)).await {
+        complain(&format!("{doubt}; no order will be closed by this key"));
+    }
     Ok(Exit::Done)
+}
+
+/// Why the key can be no order's. Without the database, which `arm` does not need, there is nothing to say.
+async fn doubt(config: &Config, id: &str) -> Option<String> {
+    let store = store::open(config).await.ok()?;
+    let doubt = read_id(store.as_ref(), &Rule::of(config), id).err();
+    store.close().await;
+    doubt
 }
 
 /// The rule that was named, or any where all have keys alike.

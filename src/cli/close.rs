@@ -1,10 +1,10 @@
 //! `order-closer close`: these orders, now, if they are due.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     app::open_and_rehearse,
@@ -13,10 +13,12 @@ use crate::{
         asking::{self, Means},
         complain, order_id, print,
         reconcile::clock_is_ahead,
+        some_rules,
     },
     close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, UNDONE, Why},
     config::Config,
     order::{OrderId, Printable},
+    store::{Settings, Sharing, Store, StoreError},
     trigger::{PauseWatch, compare_clocks},
 };
 
@@ -25,6 +27,9 @@ pub(super) struct Arguments {
     /// The orders' ids.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+    /// The rule whose orders these are, where an id alone doesn't say which.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
     /// Ask nobody before (close.ask); each order's event says so.
     #[arg(long)]
     without_asking: bool,
@@ -79,27 +84,25 @@ impl Report {
 }
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
-    let store = open_and_rehearse(config).await?;
-    let ids = arguments.ids.iter().map(|id| order_id(config, store.as_ref(), id)).collect::<Result<BTreeSet<_>, Failure>>()?;
-    let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
-    if let Some(ahead) = compare_clocks(store.as_ref(), &config.redis, &bounds).await {
-        complain(&clock_is_ahead(ahead));
+    let sharing = Sharing::between(config.rule_names().len());
+    let mut desks = Vec::new();
+    for config in some_rules(config, arguments.rule.as_deref())? {
+        let desk = Desk::open(config, &sharing, !arguments.without_asking, desks.is_empty()).await?;
+        desks.push(desk);
     }
-    let pauses = PauseWatch::of(&store, &CancellationToken::new());
-    pauses.read().await?;
-    let (inbox, stats) = (Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone())), Arc::new(Stats::default()));
-    let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats };
-    let (clearance, _asking) = asking::clearance(config, means, !arguments.without_asking).await?;
-    let closer = Closer::within(store.clone(), bounds);
-    let requests = Requests::new(pauses.gate, closer, clearance, stats, watch::Sender::new(()));
     let say = |line: String| {
         if !arguments.json {
             print(&line);
         }
     };
     let (mut report, mut unavailable) = (Report::default(), None);
-    for id in &ids {
-        match requests.close(id).await {
+    let mut named = BTreeMap::new();
+    for id in &arguments.ids {
+        let (id, owners) = owners(&desks, id).await?;
+        named.insert(id, owners);
+    }
+    for (id, owners) in &named {
+        match close(owners, id).await {
             Ok(Requested::Waits(why, left)) => {
                 report.waits(why);
                 say(waits(id, why, left));
@@ -119,15 +122,102 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
             }
         }
     }
-    store.close().await;
+    for desk in &desks {
+        desk.store.close().await;
+    }
     if arguments.json {
         print(&serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);
     }
     if let Some(error) = unavailable {
         let Failure { exit, message } = error.into();
-        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", ids.len() as u64 - report.seen())));
+        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", named.len() as u64 - report.seen())));
     }
     Ok(if report.is_stuck() { Exit::Unfinished } else { Exit::Done })
+}
+
+/// Closes orders of one rule.
+struct Desk {
+    config: Config,
+    store: Arc<dyn Store>,
+    requests: Requests,
+    _asking: Option<AbortOnDropHandle<()>>,
+}
+
+impl Desk {
+    async fn open(config: Config, sharing: &Sharing, asks: bool, is_first: bool) -> Result<Self, Failure> {
+        let store = open_and_rehearse(&config, Settings::of(&config).sharing(sharing)).await?;
+        let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
+        // All rules have the same clock.
+        if let Some(ahead) = compare_clocks(store.as_ref(), &config.redis, &bounds).await.filter(|_| is_first) {
+            complain(&clock_is_ahead(ahead));
+        }
+        let pauses = PauseWatch::of(&store, &CancellationToken::new());
+        pauses.read().await?;
+        let (inbox, stats) = (Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone())), Arc::new(Stats::default()));
+        let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats };
+        let (clearance, asking) = asking::clearance(&config, means, asks).await?;
+        let closer = Closer::within(Arc::clone(&store), bounds);
+        let requests = Requests::new(pauses.gate, closer, clearance, stats, watch::Sender::new(()));
+        Ok(Self { config, store, requests, _asking: asking })
+    }
+}
+
+/// The rules that may have an order: all of one table, for which of them has it its row says. Ids of other tables are others'.
+async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Desk>), Failure> {
+    let (mut all, mut unread) = (Vec::new(), None);
+    for desk in desks {
+        match order_id(&desk.config, desk.store.as_ref(), id) {
+            Ok(id) => all.push((desk, id)),
+            Err(failure) => unread = Some(failure),
+        }
+    }
+    let mut tables: BTreeMap<String, Vec<(&Desk, OrderId)>> = BTreeMap::new();
+    for (desk, id) in all {
+        tables.entry(desk.store.outbox().orders_table()).or_default().push((desk, id));
+    }
+    if tables.len() > 1 {
+        let mut found = BTreeMap::new();
+        for (table, desks) in &tables {
+            if let Some((desk, id)) = desks.first()
+                && !desk.store.look(std::slice::from_ref(id)).await?.is_empty()
+            {
+                found.insert(table.clone(), desks.iter().map(|(desk, _)| desk.store.rule().to_string()).collect::<Vec<_>>().join(", "));
+            }
+        }
+        if found.len() > 1 {
+            let rules = found.into_values().collect::<Vec<_>>().join(", ");
+            let message = format!("{} is an order of several tables; name one of their rules with --rule: {rules}", Printable(id));
+            return Err(Failure::new(Exit::Usage, message));
+        }
+        if let Some(table) = found.keys().next() {
+            tables.retain(|other, _| other == table);
+        }
+    }
+    match (tables.into_values().next(), unread) {
+        (Some(desks), _) => {
+            let id = desks[0].1.clone();
+            Ok((id, desks.into_iter().map(|(desk, _)| desk).collect()))
+        }
+        (None, Some(failure)) => Err(failure),
+        (None, None) => Err(Failure::new(Exit::Usage, "there is no rule")),
+    }
+}
+
+/// Closes an order by the rule that has it: to the others it is none of theirs, or settled.
+async fn close(desks: &[&Desk], id: &OrderId) -> Result<Requested, StoreError> {
+    let distance = |requested: &Requested| match requested {
+        Requested::Looked(Looked { outcome: Outcome::NotFound, .. }) => 2,
+        Requested::Looked(Looked { outcome: Outcome::Settled { .. }, .. }) => 1,
+        Requested::Looked(_) | Requested::Waits(..) | Requested::Paused => 0,
+    };
+    let mut nearest: Option<Requested> = None;
+    for desk in desks {
+        let requested = desk.requests.close(id).await?;
+        if nearest.as_ref().is_none_or(|nearest| distance(&requested) < distance(nearest)) {
+            nearest = Some(requested);
+        }
+    }
+    nearest.ok_or_else(|| StoreError::Unavailable("there is no rule".into()))
 }
 
 /// What to say of an order that is not closed though it is due.

@@ -156,15 +156,20 @@ fn named(desks: &[Desk], letter: &Letter, text: String) -> String {
 }
 
 async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
+    let mut is_empty = true;
     for desk in desks {
         let mut place = Some(Place::FIRST);
         while let Some(begin) = place.filter(|place| output::is_read() && (desk.has_events || matches!(place, Place::Orders { .. }))) {
             let (letters, next) = desk.outbox().dead_letters(&begin, PAGE).await?;
             for letter in letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped) {
                 print(&if as_json { json(&letter)? } else { named(desks, &letter, text(&letter)) });
+                is_empty = false;
             }
             place = next;
         }
+    }
+    if is_empty {
+        output::say_empty("no dead letters");
     }
     Ok(Exit::Done)
 }

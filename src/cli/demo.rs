@@ -44,7 +44,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments) -> CommandResult {
     let folder = tempfile::tempdir().map_err(|error| Failure::new(Exit::Software, format!("no temporary folder: {error}")))?;
     let redis = PrivateRedis::start(folder.path()).await?;
-    say(&format!("Redis from the shipped redis.conf on port {}, shop in SQLite, daemon in a process of its own.", redis.port));
+    say(&format!("Redis from the shipped redis.conf on port {}, shop in SQLite,\ndaemon in a process of its own.", redis.port));
     let shop = Shop::create(folder.path()).await?;
     let daemon = Daemon::start(folder.path(), &redis)?;
     daemon.wait_until_listening().await?;
@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: Arguments) -> CommandResult {
     let payments = take_orders(&shop, &keys, arguments.orders, spread).await?;
     let last_deadline = Instant::now() + HEAD_START + spread;
     say(&format!(
-        "{} orders taken, their deadlines spread over {} s; some are being paid, some of those too late.",
+        "{} orders taken, their deadlines spread over {} s;\nsome are being paid, some of those too late.",
         arguments.orders, arguments.seconds
     ));
 
@@ -146,7 +146,7 @@ struct Progress {
 impl Progress {
     fn new(orders: u32) -> Self {
         let bar = ProgressBar::new(orders.into());
-        if let Ok(style) = ProgressStyle::with_template("[{elapsed_precise}] {bar:40} {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:12} {msg}") {
             bar.set_style(style);
         }
         Self { bar, terminal: std::io::stderr().is_terminal(), last: std::cell::Cell::default() }
@@ -154,7 +154,7 @@ impl Progress {
 
     fn show(&self, counts: &Counts) {
         let text =
-            format!("{} pending, {} paid, {} closed, lateness {}", counts.pending, counts.paid, counts.closed, report::lateness(counts));
+            format!("{} pending, {} paid, {} closed, late: {}", counts.pending, counts.paid, counts.closed, report::lateness(counts));
         self.bar.set_position(counts.paid + counts.closed);
         if self.terminal {
             self.bar.set_message(text);

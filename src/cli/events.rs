@@ -41,22 +41,29 @@ pub(super) fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
+    let mut count = 0;
     for config in each_table(some_rules(config, arguments.rule.as_deref())?) {
-        show(&config, &arguments).await?;
+        count += show(&config, &arguments).await?;
+    }
+    if count == 0 {
+        let is_recent = arguments.since.is_none() && arguments.order.is_none();
+        output::say_empty(if is_recent { "no events of the last day; older ones are shown with --since" } else { "no events" });
     }
     Ok(Exit::Done)
 }
 
-/// Shows those of one orders table.
-async fn show(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
+/// Shows those of one orders table, and returns how many they are.
+async fn show(config: &Config, arguments: &Arguments) -> Result<usize, Failure> {
     let store = store::open(config).await?;
     let outbox = tables(store.as_ref())?;
     let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));
     let order = arguments.order.as_ref().map(|id| order_id(config, store.as_ref(), id)).transpose()?;
     let rule = arguments.rule.is_some().then(|| store.rule().clone());
     let mut query = EventQuery { rule, order, since, limit: PAGE, ..EventQuery::default() };
+    let mut count = 0;
     loop {
         let page = outbox.events(&query).await?;
+        count += page.len();
         for event in &page {
             print(&if arguments.json { json(&Recorded::from(event))? } else { line(event) });
         }
@@ -66,7 +73,7 @@ async fn show(config: &Config, arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     store.close().await;
-    Ok(())
+    Ok(count)
 }
 
 /// An event as one readable line.

@@ -6,7 +6,7 @@
 
 use std::{
     borrow::Cow,
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, IsTerminal, Write},
     sync::OnceLock,
 };
 
@@ -64,6 +64,13 @@ pub(super) fn is_lost() -> bool {
 /// Says something to people.
 pub(super) fn say(text: &str) {
     writeln!(io::stderr(), "{}", visible(text)).ok();
+}
+
+/// Says that a list is empty, to whoever sees it: a program that reads the list finds nothing in it.
+pub(super) fn say_empty(text: &str) {
+    if io::stdout().is_terminal() {
+        say(text);
+    }
 }
 
 /// Says what is wrong.

@@ -8,6 +8,7 @@ mod textfile;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
+use futures::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tokio::{
@@ -22,12 +23,12 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         asking::{self, Means},
-        complain, print,
+        complain, print, some_rules, worst,
     },
     close::{Bounds, Clearance, Clearances, Closer, Follow, Gate, Inbox, Lateness, Offer, Outage, Stats, UNDONE, Why, Worker},
-    config::{Config, Oldest, Retry, Span},
+    config::{Config, Oldest, Retry, RuleName, Span, Which},
     order::{OrderId, Printable, Trigger},
-    store::{self, DueQuery, Store, StoreError, Window},
+    store::{self, DueQuery, Settings, Sharing, Store, StoreError, Window},
     trigger::{Pages, PauseWatch, accept_clock, compare_clocks, left_alone, since},
     watchdog::Watchdog,
 };
@@ -47,10 +48,13 @@ const NAMED: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
+    /// Close what is overdue of this rule only.
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
     /// Only find what is overdue; close nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object.
+    /// Print one JSON object; for several rules one for each, on lines of their own.
     #[arg(long)]
     json: bool,
     /// Print what was done, and what is left alone, also where there is no terminal.
@@ -76,6 +80,7 @@ pub(super) struct Arguments {
 /// What one pass did.
 #[derive(Debug, Serialize)]
 struct Report {
+    rule: RuleName,
     overdue: u64,
     closed: u64,
     /// Paid, closed or given more time by somebody else after they were found.
@@ -100,20 +105,55 @@ struct Report {
     duration_ms: u64,
 }
 
+/// Passes over the orders of all rules at the same time: one that waits keeps no other waiting.
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let (began, mut report) = (Instant::now(), None);
-    let ended = pass(config, &arguments, &mut report).await;
+    let (began, sharing) = (Instant::now(), Sharing::between(config.rule_names().len()));
+    let passes = some_rules(config, arguments.rule.as_deref())?.into_iter().map(|config| {
+        let (arguments, sharing) = (&arguments, sharing.clone());
+        async move {
+            let (mut store, mut report) = (None, None);
+            let ended = pass(&config, arguments, (&sharing, &mut store), &mut report).await;
+            (store, Passed { rule: config.which, report, took: began.elapsed(), ended })
+        }
+    });
+    let (stores, passed): (Vec<_>, Vec<_>) = join_all(passes).await.into_iter().unzip();
+    for store in stores.into_iter().flatten() {
+        store.close().await;
+    }
+    let mut exit = Exit::Done;
+    for Passed { rule, ended, .. } in &passed {
+        exit = worst(exit, ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit));
+        if let Err(Failure { message, .. }) = ended {
+            Voice::of(rule).complain(message);
+        }
+    }
     match &arguments.textfile {
-        Some(file) => textfile::tell(file, &config.which.name, report.as_ref(), began.elapsed(), ended),
-        None => ended,
+        Some(file) => textfile::tell(file, &passed, exit),
+        None => Ok(exit),
     }
 }
 
+/// How the pass over a rule's orders ended.
+struct Passed {
+    rule: Which,
+    /// What it did, as far as it came.
+    report: Option<Report>,
+    took: Duration,
+    ended: CommandResult,
+}
+
 /// One pass; `told` is what it did, as far as it came.
-async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>) -> CommandResult {
+async fn pass(
+    config: &Config,
+    arguments: &Arguments,
+    (sharing, opened): (&Sharing, &mut Option<Arc<dyn Store>>),
+    told: &mut Option<Report>,
+) -> CommandResult {
     let started = Instant::now();
     // A dry run may be made by a user who has no right to update.
-    let store = if arguments.dry_run { store::open(config).await? } else { open_and_rehearse(config).await? };
+    let settings = Settings::of(config).sharing(sharing);
+    let store = if arguments.dry_run { store::open_with(settings).await? } else { open_and_rehearse(config, settings).await? };
+    opened.replace(Arc::clone(&store));
     let deadline = arguments.max_duration.and_then(|limit| started.checked_add(limit.get()));
     let oldest = arguments.oldest.unwrap_or(config.sweep.oldest).get();
     let bounds = Arc::new(Bounds::new(oldest));
@@ -126,7 +166,7 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
         ahead = compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     }
     let older = left_alone(store.as_ref(), oldest).await?;
-    let progress = progress(store.as_ref(), arguments, oldest).await?;
+    let progress = progress(config, store.as_ref(), arguments, oldest).await?;
     let pauses = PauseWatch::of(&store, &CancellationToken::new());
     let paused = pauses.read().await?;
     // Each order is tried once, save those that another transaction holds.
@@ -142,11 +182,11 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
     let ended = pass.all(config.sweep.page, oldest, arguments).await;
     pass.progress.finish_and_clear();
     drop(watching);
-    store.close().await;
 
     let total = pass.worker.stats.total();
     let waiting = |whys: &[Why]| whys.iter().map(|why| pass.worker.inbox.waits(*why) as u64).sum::<u64>();
     let report = Report {
+        rule: config.which.name.clone(),
         overdue: pass.overdue,
         closed: total.closed,
         settled: total.settled + total.not_due,
@@ -164,22 +204,23 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
         duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
     };
     let report = &*told.insert(report);
-    show(report, arguments)?;
+    let voice = Voice::of(&config.which);
+    show(&voice, report, arguments)?;
     if older.orders > 0 && arguments.says_all() {
         let (count, longest) = (older.orders, arguments.oldest.unwrap_or(config.sweep.oldest));
-        print(&format!(
+        voice.print(&format!(
             "{count} orders have been overdue for longer than {longest}, since {}, and are left alone; `order-closer reconcile --oldest \
              none` closes them",
             since(&older)
         ));
     }
-    name_failed(&pass);
+    name_failed(&voice, &pass);
     if pass.paused {
         let why = paused.map(|pause| format!(" by {}: {}", Printable(&pause.who), Printable(&pause.reason))).unwrap_or_default();
-        complain(&format!("closing is paused{why}; nothing more was closed (`order-closer resume` ends that)"));
+        voice.complain(&format!("closing is paused{why}; nothing more was closed (`order-closer resume` ends that)"));
     }
     if report.disputed > 0 {
-        complain(&format!(
+        voice.complain(&format!(
             "{} orders wait: their rows call them due, and their keys expire later (orders.disputed; `order-closer check` compares)",
             report.disputed
         ));
@@ -190,16 +231,33 @@ async fn pass(config: &Config, arguments: &Arguments, told: &mut Option<Report>)
         (report.unanswered, "wait, because whoever was asked has not answered"),
     ] {
         if orders > 0 {
-            complain(&format!("{orders} orders {what} (close.ask)"));
+            voice.complain(&format!("{orders} orders {what} (close.ask)"));
         }
     }
     if let Some(ahead) = ahead {
-        complain(&clock_is_ahead(ahead));
+        voice.complain(&clock_is_ahead(ahead));
     }
     ended?;
     let none_waits = report.disputed + report.paid + report.later + report.unanswered == 0;
     let all = pass.failed.is_empty() && none_waits && !pass.out_of_time && ahead.is_none();
     Ok(if all { Exit::Done } else { Exit::Unfinished })
+}
+
+/// What is said of a rule's orders, with its name where there are several.
+struct Voice(String);
+
+impl Voice {
+    fn of(rule: &Which) -> Self {
+        Self(if rule.is_one_of_several { format!("{}: ", rule.name) } else { String::new() })
+    }
+
+    fn print(&self, text: &str) {
+        print(&format!("{}{text}", self.0));
+    }
+
+    fn complain(&self, text: &str) {
+        complain(&format!("{}{text}", self.0));
+    }
 }
 
 /// What is said of a clock that is ahead of all others.
@@ -212,9 +270,9 @@ pub(super) fn clock_is_ahead(by: Duration) -> String {
 }
 
 /// A bar on a terminal, nothing elsewhere; only a terminal is worth the count.
-async fn progress(store: &dyn Store, arguments: &Arguments, oldest: Option<Duration>) -> Result<ProgressBar, Failure> {
+async fn progress(config: &Config, store: &dyn Store, arguments: &Arguments, oldest: Option<Duration>) -> Result<ProgressBar, Failure> {
     use std::io::IsTerminal;
-    if arguments.json || !std::io::stderr().is_terminal() {
+    if arguments.json || config.which.is_one_of_several || !std::io::stderr().is_terminal() {
         return Ok(ProgressBar::hidden());
     }
     let count = store.count(Window::overdue(oldest)).await?.orders;
@@ -404,12 +462,12 @@ impl Arguments {
     }
 }
 
-fn show(report: &Report, arguments: &Arguments) -> Result<(), Failure> {
+fn show(voice: &Voice, report: &Report, arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         let text = serde_json::to_string(report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
         print(&text);
     } else if arguments.says_all() {
-        print(&if report.dry_run {
+        voice.print(&if report.dry_run {
             format!("{} overdue orders; nothing was closed", report.overdue)
         } else {
             format!(
@@ -425,14 +483,14 @@ fn show(report: &Report, arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn name_failed(pass: &Pass) {
+fn name_failed(voice: &Voice, pass: &Pass) {
     for (id, reason) in pass.failed.iter().take(NAMED) {
-        complain(&format!("order {id} could not be closed: {reason}"));
+        voice.complain(&format!("order {id} could not be closed: {reason}"));
     }
     if pass.failed.len() > NAMED {
-        complain(&format!("and {} more", pass.failed.len() - NAMED));
+        voice.complain(&format!("and {} more", pass.failed.len() - NAMED));
     }
     if pass.out_of_time {
-        complain("time ran out (--max-duration) before every overdue order was looked at");
+        voice.complain("time ran out (--max-duration) before every overdue order was looked at");
     }
 }

@@ -4,10 +4,10 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure, each_table,
         events::{json, tables},
-        print,
+        output, print,
     },
     config::Config,
-    order::printable,
+    order::{did_you_mean, printable},
     outbox::{Dropped, TargetStatus},
     store::{self, Outbox},
 };
@@ -37,13 +37,16 @@ enum Command {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let (mut done, mut unknown) = (false, None);
+    let (mut done, mut unknown, mut listed) = (false, None, 0);
     // Each orders table has deliveries and states of targets of its own.
     for config in each_table(config.of_each_rule()) {
         let store = store::open(&config).await?;
         let outbox = tables(store.as_ref())?;
         let ended = match &arguments.command {
-            None => list(&config, outbox, arguments.json).await,
+            None => list(&config, outbox, arguments.json).await.map(|count| {
+                listed += count;
+                Exit::Done
+            }),
             Some(Command::Resume { name }) => resume(&config, outbox, name).await,
             Some(Command::Drop { name }) => drop_all(&config, outbox, name).await,
         };
@@ -53,6 +56,9 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
             Err(failure) if failure.exit == Exit::Usage => unknown = Some(failure),
             Err(failure) => return Err(failure),
         }
+    }
+    if arguments.command.is_none() && listed == 0 {
+        output::say_empty("no targets: events.webhooks and events.stream name none, and nothing waits for one of before");
     }
     unknown.filter(|_| !done).map_or(Ok(Exit::Done), Err)
 }
@@ -83,11 +89,12 @@ fn text(target: &TargetStatus) -> String {
     printable(line)
 }
 
-async fn list(config: &Config, outbox: &Outbox, as_json: bool) -> CommandResult {
-    for target in outbox.targets(&config.events.target_names()).await? {
-        print(&if as_json { json(&target)? } else { text(&target) });
+async fn list(config: &Config, outbox: &Outbox, as_json: bool) -> Result<usize, Failure> {
+    let targets = outbox.targets(&config.events.target_names()).await?;
+    for target in &targets {
+        print(&if as_json { json(target)? } else { text(target) });
     }
-    Ok(Exit::Done)
+    Ok(targets.len())
 }
 
 async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
@@ -95,7 +102,7 @@ async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
         return Err(Failure::new(Exit::Configuration, outbox.missing()));
     }
     if !outbox.resume(name, &config.events.target_names()).await? {
-        return Err(unknown(name));
+        return Err(unknown(config, name));
     }
     print(&format!("{name}: is asked again"));
     Ok(Exit::Done)
@@ -104,7 +111,7 @@ async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
 async fn drop_all(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
     match outbox.drop_target(name, &config.events.target_names()).await? {
         Dropped::Events(count) => print(&format!("{name}: {count} given up")),
-        Dropped::Unknown => return Err(unknown(name)),
+        Dropped::Unknown => return Err(unknown(config, name)),
         Dropped::Configured => {
             return Err(Failure::new(Exit::Usage, format!("{name} is in the configuration; remove it there first")));
         }
@@ -112,6 +119,8 @@ async fn drop_all(config: &Config, outbox: &Outbox, name: &str) -> CommandResult
     Ok(Exit::Done)
 }
 
-fn unknown(name: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("no target is called {name:?}, and no event waits for one"))
+fn unknown(config: &Config, name: &str) -> Failure {
+    let all = config.events.target_names();
+    let meant = did_you_mean(name, all.iter().map(String::as_str));
+    Failure::new(Exit::Usage, format!("no target is called {name:?}, and no event waits for one{meant}"))
 }

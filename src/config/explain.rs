@@ -9,6 +9,7 @@ use figment::{
 };
 
 use super::{rules, secret};
+use crate::order::did_you_mean;
 
 /// The settings that can hold a secret.
 const SECRET: [&str; 5] = ["redis.url", "database.url", "events.webhooks", "close.ask", "http.token"];
@@ -43,9 +44,9 @@ pub(super) fn explain(path: &str, kind: &Kind, value: Option<&Value>) -> String 
             format!("has {}, and takes {}", shown(path, found), in_words(expected))
         }
         Kind::UnknownVariant(found, expected) => format!("has {}, and takes {}", quoted(path, found), expected.join(" or ")),
-        Kind::UnknownField(_, expected) => {
+        Kind::UnknownField(name, expected) => {
             let known: Vec<&str> = rules::name_beside(path).into_iter().chain(expected.iter().copied()).collect();
-            format!("there is no such setting, but {}", known.join(", "))
+            format!("there is no such setting, but {}{}", known.join(", "), did_you_mean(name, known.iter().copied()))
         }
         Kind::MissingField(name) => format!("{name} is missing"),
         Kind::ISizeOutOfRange(_) | Kind::USizeOutOfRange(_) => "has too large a number".into(),

@@ -9,6 +9,7 @@ use std::{
 
 use figment::{
     Figment, Metadata, Profile, Provider,
+    error::Kind,
     providers::{Format, Serialized, Toml},
     value::{Dict, Map, Value},
 };
@@ -359,7 +360,10 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
             let key = error.path.join(".");
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
             let value = all.as_ref().and_then(|all| value_at(all, &error.path));
-            format!("{}: {} (set in {place})", name_setting(&error.path), explain(&key, &error.kind, value))
+            let is_variable = error.metadata.as_ref().is_some_and(|metadata| metadata.name == Variables::NAME);
+            let meant = if is_variable && matches!(error.kind, Kind::UnknownField(..)) { Variables::meant(&key) } else { None };
+            let what = meant.map_or_else(|| explain(&key, &error.kind, value), |meant| format!("there is no such setting; {meant}"));
+            format!("{}: {what} (set in {place})", name_setting(&error.path))
         })
         .map(secret::without_webhook_secrets)
         .collect();

@@ -5,12 +5,13 @@
 use std::{convert::Infallible, env, ffi::OsStr, fmt};
 
 use figment::{
-    Metadata, Profile, Provider,
+    Figment, Metadata, Profile, Provider,
+    providers::Serialized,
     util::nest,
     value::{Dict, Map, Value},
 };
 
-use super::rules;
+use super::{Config, rules};
 
 const PREFIX: &str = "ORDER_CLOSER_";
 
@@ -89,17 +90,28 @@ impl Variables {
         Self::set().is_ok_and(|set| set.iter().any(|(key, _)| tables.contains(&key.split('.').next().unwrap_or_default())))
     }
 
+    /// What to say of one that has a single underscore where its setting's name has a dot.
+    pub(super) fn meant(key: &str) -> Option<String> {
+        let flat = |name: &str| name.replace(['.', '-'], "_");
+        let all = names_of_all().into_iter().chain(TEXT.map(String::from));
+        let meant = all.filter(|name| name.contains('.')).find(|name| flat(name) == flat(key))?;
+        Some(format!("did you mean {}, with two underscores for each dot of {meant}?", Self::name(&meant)))
+    }
+
+    fn name(key: &str) -> String {
+        format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase())
+    }
+
     /// The one that has a setting: its own, that of a table it stands in, or the first of those that stand in it.
     pub(super) fn with(key: &str) -> String {
-        let variable = |key: &str| format!("{PREFIX}{}", key.replace('.', "__").replace('-', "_").to_uppercase());
         std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
-            .map(variable)
+            .map(Self::name)
             .find(|name| env::var_os(name).is_some_and(|text| text != OsStr::new("")))
             .or_else(|| {
                 let within = format!("{key}.");
-                Self::set().ok()?.into_iter().map(|(set, _)| set).find(|set| set.starts_with(&within)).map(|set| variable(&set))
+                Self::set().ok()?.into_iter().map(|(set, _)| set).find(|set| set.starts_with(&within)).map(|set| Self::name(&set))
             })
-            .unwrap_or_else(|| variable(key))
+            .unwrap_or_else(|| Self::name(key))
     }
 }
 
@@ -127,6 +139,25 @@ impl Provider for Variables {
         }
         Ok(Profile::Default.collect(settings))
     }
+}
+
+/// The dotted names of all settings that have a default.
+fn names_of_all() -> Vec<String> {
+    fn add(name: &str, value: &Value, names: &mut Vec<String>) {
+        match value.as_dict() {
+            Some(dict) if !dict.is_empty() => {
+                for (key, value) in dict {
+                    add(&if name.is_empty() { key.clone() } else { format!("{name}.{key}") }, value, names);
+                }
+            }
+            _ => names.push(name.to_owned()),
+        }
+    }
+    let mut names = Vec::new();
+    if let Ok(defaults) = Figment::from(Serialized::defaults(Config::default())).extract() {
+        add("", &defaults, &mut names);
+    }
+    names
 }
 
 /// Puts a value where its dotted key leads.

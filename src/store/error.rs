@@ -2,7 +2,10 @@
 
 use sqlx::error::DatabaseError;
 
-use crate::{config::DatabaseUrl, order::printable, store::similar::did_you_mean};
+use crate::{
+    config::DatabaseUrl,
+    order::{did_you_mean, printable},
+};
 
 /// Why a statement failed, as what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,8 @@
 
 use crate::{
     config::{ColumnName, Rule, Status},
-    store::{Misfit, OpenError, similar::did_you_mean},
+    order::did_you_mean,
+    store::{Misfit, OpenError},
 };
 
 /// Deadlines before this many seconds since 1970 (the start of 1971) are no deadlines: zero dates, zeros

@@ -1,7 +1,7 @@
 //! `order-closer arm`: the key of an order, as an order service would write it.
 
 use super::{SECRET, assert_no_secret};
-use crate::support::{Redis, Settings, order_closer, ports};
+use crate::support::{Kind, Redis, Settings, Shop, order_closer, ports};
 
 #[tokio::test]
 async fn the_key_has_its_prefix_its_database_and_its_time() {
@@ -17,6 +17,23 @@ async fn the_key_has_its_prefix_its_database_and_its_time() {
     order_closer(&settings, &["arm", "A-77", "--ttl", "1h 500ms"]).await.expect_code(0);
     let left = redis.command(&["PTTL", "shop:A-77"]).integer();
     assert!((59 * 60_000..=3_600_500).contains(&left), "{left}");
+}
+
+/// It says so, and leaves to its user what to make of it.
+#[tokio::test]
+async fn an_id_that_no_order_can_have_is_pointed_out() {
+    let (shop, redis) = (Shop::open(Kind::Postgres).await, Redis::start());
+    let settings = shop.settings().set("redis.url", redis.url());
+    let finished = order_closer(&settings, &["arm", "abc", "--ttl", "30m"]).await.expect_code(0);
+    assert!(finished.stdout.contains("abc expires in 30m\n"), "{finished:#?}");
+    assert!(finished.stderr.starts_with("order-closer: \"abc\" can't be an order of orders: "), "{finished:#?}");
+    assert!(finished.stderr.ends_with("; no order will be closed by this key\n"), "{finished:#?}");
+    // An order that there will be is none to be warned of, nor is a database away.
+    let finished = order_closer(&settings, &["arm", "77", "--ttl", "30m"]).await.expect_code(0);
+    assert_eq!(finished.stderr, "", "{finished:#?}");
+    let away = settings.set("database.url", format!("postgres://u@127.0.0.1:{}/shop", ports::free()));
+    let finished = order_closer(&away, &["arm", "abc", "--ttl", "30m"]).await.expect_code(0);
+    assert_eq!(finished.stderr, "", "{finished:#?}");
 }
 
 #[tokio::test]

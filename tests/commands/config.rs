@@ -285,14 +285,63 @@ async fn the_default_batch_depends_on_the_database_and_the_inbox() {
 #[tokio::test]
 async fn unknown_settings_are_refused() {
     let said = refusal("[sweep]\nevry = '5s'", &[]).await;
-    assert_eq!(said, "order-closer: sweep.evry: there is no such setting, but every, ahead, page, oldest (set in FILE)\n");
+    assert_eq!(
+        said,
+        "order-closer: sweep.evry: there is no such setting, but every, ahead, page, oldest; did you mean every? (set in FILE)\n"
+    );
     let said = refusal("[sweeep]\nevery = '5s'", &[]).await;
     assert!(said.contains("sweeep: there is no such setting, but redis, database, ") && said.contains("(set in FILE)"), "{said}");
     let said = refusal("", &[("ORDER_CLOSER_REDIS__URI", "redis://h")]).await;
     assert!(said.contains("redis.uri: there is no such setting, but url, "), "{said}");
     assert!(said.contains("(set in the environment variable ORDER_CLOSER_REDIS__URI)"), "{said}");
     let said = refusal("[close]\nretry = { attempts = 3, inital = '1s' }", &[]).await;
-    assert!(said.contains("close.retry.inital: there is no such setting, but attempts, initial, max"), "{said}");
+    assert!(said.contains("close.retry.inital: there is no such setting, but attempts, initial, max; did you mean initial?"), "{said}");
+}
+
+/// As most other programs spell them.
+#[tokio::test]
+async fn a_variable_with_single_underscores_is_told_its_name() {
+    for (name, meant) in [
+        ("ORDER_CLOSER_LOG_LEVEL", "ORDER_CLOSER_LOG__LEVEL"),
+        ("order_closer_database_url", "ORDER_CLOSER_DATABASE__URL"),
+        ("ORDER_CLOSER_CLOSE_BATCH_SIZE", "ORDER_CLOSER_CLOSE__BATCH_SIZE"),
+        ("ORDER_CLOSER_ORDERS_DEADLINE_COLUMN", "ORDER_CLOSER_ORDERS__DEADLINE__COLUMN"),
+        ("ORDER_CLOSER_HTTP_TOKEN", "ORDER_CLOSER_HTTP__TOKEN"),
+    ] {
+        let said = refusal("", &[(name, SECRET)]).await;
+        let expected = format!("there is no such setting; did you mean {meant}, with two underscores for each dot");
+        assert!(said.contains(&expected) && said.lines().count() == 1, "{name}: {said}");
+    }
+    let said = refusal("", &[("ORDER_CLOSER_COLOUR", "x")]).await;
+    assert!(said.contains("there is no such setting, but redis, ") && !said.contains("did you mean"), "{said}");
+}
+
+/// URLs as other programs have them: what is to be written instead, and nothing of what they hold.
+#[tokio::test]
+async fn database_urls_of_other_programs_are_told_what_to_write() {
+    for (url, expected) in [
+        (
+            "jdbc:mysql://root:tell-nobody@h:3306/shop?useSSL=false",
+            "write mysql://user:password@host:port/database in place of jdbc:mysql://",
+        ),
+        (
+            "jdbc:postgresql://h/shop?user=u&password=tell-nobody",
+            "write postgres://user:password@host:port/database in place of jdbc:postgresql://",
+        ),
+        ("jdbc:sqlite:shop.db", "write sqlite:// and the file in place of jdbc:sqlite:"),
+        ("postgresql+psycopg://u:tell-nobody@h/shop", "write postgres:// in place of postgresql with a driver's name"),
+        ("mysql+pymysql://u:tell-nobody@h/shop", "write mysql:// in place of mysql with a driver's name"),
+        ("mysql2://u:tell-nobody@h/shop", "write mysql:// in place of mysql2:"),
+        ("mysql://u:tell-nobody@h/shop?serverTimezone=Asia/Shanghai", "this URL has serverTimezone, which is a setting of its own here: "),
+        ("mysql://u:tell-nobody@h/shop?parseTime=true&loc=Local", "write the zone as database.time_zone"),
+        ("postgres://u:tell-nobody@h/shop?TimeZone=Asia/Shanghai", "write the zone as database.time_zone"),
+    ] {
+        let said = refusal(&format!("[database]\nurl = '{url}'"), &[]).await;
+        assert!(said.contains(expected) && said.lines().count() == 1, "{url}: {said}");
+    }
+    // What stands before the colon may be somebody's name.
+    let said = refusal("[database]\nurl = 'tell-nobody:pw@tcp(h:3306)/shop'", &[]).await;
+    assert_eq!(said, "order-closer: database.url: a database URL begins with sqlite://, postgres:// or mysql:// (set in FILE)\n");
 }
 
 /// What is said about each: the key, what it has, what would be right.

@@ -1,7 +1,7 @@
 //! `order-closer dead-letters` and `order-closer events --order`: ids in any spelling, and everything at once.
 
 use super::reconcile::on_every_database;
-use crate::support::{Database, Kind, Settings, order_closer};
+use crate::support::{Database, Kind, OneShot, Settings, order_closer};
 
 on_every_database! {
     ids_in_any_spelling => ids_in_any_spelling_in_postgres, ids_in_any_spelling_in_mariadb, ids_in_any_spelling_in_sqlite;
@@ -67,4 +67,31 @@ async fn all_at_once(kind: Kind) {
     order_closer(&settings, &["dead-letters", "show", "5"]).await.expect_code(64);
     let none = order_closer(&settings, &["dead-letters", "retry", "--all"]).await.expect_code(0);
     assert_eq!(none.stdout, "0 put back\n");
+}
+
+/// A terminal says that there is nothing; whatever reads the list finds nothing in it.
+#[tokio::test]
+async fn empty_lists_say_so_on_a_terminal() {
+    let (_database, settings) = shop(Kind::Postgres, "bigint").await;
+    for (command, said) in [
+        (["dead-letters", "list"].as_slice(), "no dead letters"),
+        (&["events"], "no events of the last day; older ones are shown with --since"),
+        (&["events", "--order", "7"], "no events"),
+        (&["targets"], "no targets: "),
+    ] {
+        let shown = OneShot::with(&settings, command).on_terminal().run().await.expect_code(0);
+        assert!(shown.stdout.starts_with(said) && shown.stdout.lines().count() == 1, "{command:?}: {shown:#?}");
+        let piped = order_closer(&settings, command).await.expect_code(0);
+        assert_eq!((piped.stdout.as_str(), piped.stderr.as_str()), ("", ""), "{command:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_target_that_there_is_not_is_told_its_likeness() {
+    let (_database, settings) = shop(Kind::Postgres, "bigint").await;
+    let till = "[[events.webhooks]]\nname = 'billing'\nurl = 'http://127.0.0.1:1'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']";
+    for command in ["resume", "drop"] {
+        let refused = order_closer(&settings.clone().add(till), &["targets", command, "biling"]).await.expect_code(64);
+        assert!(refused.stderr.ends_with("no event waits for one; did you mean billing?\n"), "{refused:#?}");
+    }
 }

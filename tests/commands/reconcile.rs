@@ -62,6 +62,7 @@ async fn closes_what_is_overdue(kind: Kind) {
     let report = finished.json();
     let keys: BTreeSet<&str> = report.as_object().expect("an object").keys().map(String::as_str).collect();
     let contract = [
+        "rule",
         "overdue",
         "closed",
         "settled",

@@ -199,6 +199,55 @@ async fn a_held_table_delays_no_other_rule() {
     assert_eq!(late, 0, "closed on time beside the held table");
 }
 
+/// Cron has one line for all rules, and whoever knows an order's id need not know its rule.
+#[tokio::test]
+async fn commands_are_about_all_rules_or_about_one() {
+    let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
+    let settings = settings(&shop, &redis, &(rules() + REVIEWS));
+    shop.database
+        .execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, closes_at timestamptz NULL)")
+        .await;
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    take_orders(&shop).await;
+    let by_rule = |stdout: &str| -> BTreeMap<String, u64> {
+        let reports = stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        reports.map(|report| (report["rule"].as_str().expect("a rule").to_owned(), report["closed"].as_u64().expect("a number"))).collect()
+    };
+    let named = order_closer(&settings, &["reconcile", "--json", "--rule", "transfer"]).await.expect_code(0);
+    assert_eq!(by_rule(&named.stdout), BTreeMap::from([("transfer".into(), 1)]));
+    let all = order_closer(&settings, &["reconcile", "--json"]).await.expect_code(0);
+    let expected = [("auto-receive", 1), ("online", 1), ("reviews", 0), ("transfer", 0)];
+    assert_eq!(by_rule(&all.stdout), expected.map(|(rule, closed)| (rule.to_owned(), closed)).into());
+    assert_eq!(shop.statuses().await, BTreeMap::from(WHEN_ALL_IS_DONE));
+    // By its id alone: of the rules of that table the one that it is an order of.
+    shop.order(9, -3_700_000).await;
+    shop.database.execute(&format!("UPDATE orders SET pay_type = {TRANSFER} WHERE order_no = 9")).await;
+    let closed = order_closer(&settings, &["close", "9", "6", "77"]).await.expect_code(0).stdout;
+    let lines: Vec<&str> = closed.lines().collect();
+    let [six, unknown, nine] = &lines[..] else { panic!("{closed}") };
+    assert!(six.starts_with("6: not due") && unknown.starts_with("77: no such order") && nine.starts_with("9: closed"), "{closed}");
+    assert_eq!(shop.status(9).await, GIVEN_UP);
+    // Not where two tables have it.
+    shop.database.execute("INSERT INTO reviews (id, closes_at) VALUES (4, now() - interval '1 hour')").await;
+    let several = order_closer(&settings, &["close", "4"]).await.expect_code(64).stderr;
+    assert!(several.contains("reviews") && several.contains("--rule"), "{several}");
+    order_closer(&settings, &["close", "4", "--rule", "reviews"]).await.expect_code(0);
+    assert_eq!(shop.database.number("SELECT status FROM reviews WHERE id = 4").await, CLOSED);
+    let unknown = order_closer(&settings, &["reconcile", "--rule", "card"]).await.expect_code(64).stderr;
+    assert!(unknown.contains("auto-receive, online, reviews, transfer"), "{unknown}");
+}
+
+/// A rule that can't be closed keeps no other waiting, and is what cron hears of.
+#[tokio::test]
+async fn a_rule_that_fails_in_reconcile_is_named() {
+    let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
+    let settings = settings(&shop, &redis, &(rules() + REVIEWS));
+    take_orders(&shop).await;
+    let failed = order_closer(&settings, &["reconcile"]).await.expect_code(78);
+    assert!(failed.stderr.contains("reviews: ") && failed.stderr.contains("no such table"), "{}", failed.stderr);
+    assert_eq!(shop.statuses().await, BTreeMap::from(WHEN_ALL_IS_DONE));
+}
+
 /// Those that are given up are one rule's, and back with it.
 #[tokio::test]
 async fn a_dead_letter_is_one_rules() {

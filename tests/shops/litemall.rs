@@ -3,8 +3,31 @@
 use super::{Example, assert_changes};
 use crate::support::{Database, Kind};
 
+/// What the closure of the orders that are due changes.
+pub(super) const CLOSED: [&str; 14] = [
+    "litemall_coupon_user 1: status 1 -> 0",
+    "litemall_coupon_user 1: update_time NULL -> now",
+    "litemall_coupon_user 5: status 1 -> 0",
+    "litemall_coupon_user 5: update_time NULL -> now",
+    "litemall_goods_product 10: number 5 -> 10",
+    "litemall_goods_product 10: update_time NULL -> now",
+    "litemall_goods_product 11: number 0 -> 1",
+    "litemall_goods_product 11: update_time NULL -> now",
+    "litemall_order 1: end_time NULL -> now",
+    "litemall_order 1: order_status 101 -> 103",
+    "litemall_order 1: update_time 2026-01-01 00:00:00 -> now",
+    "litemall_order 2: end_time NULL -> now",
+    "litemall_order 2: order_status 101 -> 103",
+    "litemall_order 2: update_time 2026-01-01 00:00:00 -> now",
+];
+
 async fn open() -> Example {
-    let example = Example::open("litemall", Database::fresh(Kind::MariaDb).await, "NOW()", include_str!("litemall.sql")).await;
+    open_with("litemall").await
+}
+
+/// The tables and their rows, with one of the files for litemall.
+pub(super) async fn open_with(name: &'static str) -> Example {
+    let example = Example::open(name, Database::fresh(Kind::MariaDb).await, "NOW()", include_str!("litemall.sql")).await;
     example
         .database
         .execute(
@@ -35,23 +58,7 @@ async fn open() -> Example {
 #[tokio::test]
 async fn closes_as_litemall_does() {
     let example = open().await;
-    let expected = [
-        "litemall_coupon_user 1: status 1 -> 0",
-        "litemall_coupon_user 1: update_time NULL -> now",
-        "litemall_coupon_user 5: status 1 -> 0",
-        "litemall_coupon_user 5: update_time NULL -> now",
-        "litemall_goods_product 10: number 5 -> 10",
-        "litemall_goods_product 10: update_time NULL -> now",
-        "litemall_goods_product 11: number 0 -> 1",
-        "litemall_goods_product 11: update_time NULL -> now",
-        "litemall_order 1: end_time NULL -> now",
-        "litemall_order 1: order_status 101 -> 103",
-        "litemall_order 1: update_time 2026-01-01 00:00:00 -> now",
-        "litemall_order 2: end_time NULL -> now",
-        "litemall_order 2: order_status 101 -> 103",
-        "litemall_order 2: update_time 2026-01-01 00:00:00 -> now",
-    ];
-    assert_changes(example.reconcile((2, 0)).await, &expected);
+    assert_changes(example.reconcile((2, 0)).await, &CLOSED);
 }
 
 #[tokio::test]

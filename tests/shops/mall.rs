@@ -4,10 +4,35 @@ use super::{Example, assert_changes};
 use crate::support::{Daemon, Database, Kind, Settings, wait};
 
 /// mall writes Shanghai's time, and the test's server is in UTC.
-const NOW: &str = "UTC_TIMESTAMP() + INTERVAL 8 HOUR";
+pub(super) const NOW: &str = "UTC_TIMESTAMP() + INTERVAL 8 HOUR";
+
+/// What the closure of the orders that are due changes.
+pub(super) const CLOSED: [&str; 15] = [
+    "oms_order 1: status 0 -> 4",
+    "oms_order 2: status 0 -> 4",
+    "oms_order 3: status 0 -> 4",
+    "oms_order 4: status 0 -> 4",
+    "pms_sku_stock 10: lock_stock 7 -> 3",
+    "pms_sku_stock 11: lock_stock 9 -> 6",
+    "pms_sku_stock 12: lock_stock 1 -> 0",
+    // Two orders, two coupons of the three that are in use.
+    "sms_coupon_history 1: use_status 1 -> 0",
+    "sms_coupon_history 1: use_time 2026-01-01 00:00:00 -> now",
+    "sms_coupon_history 2: use_status 1 -> 0",
+    "sms_coupon_history 2: use_time 2026-01-01 00:00:00 -> now",
+    "sms_coupon_history 6: use_status 1 -> 0",
+    "sms_coupon_history 6: use_time 2026-01-01 00:00:00 -> now",
+    "ums_member 1: integration 100 -> 150",
+    "ums_member 2: integration NULL -> 40",
+];
 
 async fn open() -> Example {
-    let example = Example::open("mall", Database::fresh(Kind::MariaDb).await, NOW, include_str!("mall.sql")).await;
+    open_with("mall").await
+}
+
+/// The tables and their rows, with one of the files for mall.
+pub(super) async fn open_with(name: &'static str) -> Example {
+    let example = Example::open(name, Database::fresh(Kind::MariaDb).await, NOW, include_str!("mall.sql")).await;
     example
         .database
         .execute(
@@ -54,25 +79,7 @@ async fn open() -> Example {
 #[tokio::test]
 async fn closes_as_mall_does() {
     let example = open().await;
-    let expected = [
-        "oms_order 1: status 0 -> 4",
-        "oms_order 2: status 0 -> 4",
-        "oms_order 3: status 0 -> 4",
-        "oms_order 4: status 0 -> 4",
-        "pms_sku_stock 10: lock_stock 7 -> 3",
-        "pms_sku_stock 11: lock_stock 9 -> 6",
-        "pms_sku_stock 12: lock_stock 1 -> 0",
-        // Two orders, two coupons of the three that are in use.
-        "sms_coupon_history 1: use_status 1 -> 0",
-        "sms_coupon_history 1: use_time 2026-01-01 00:00:00 -> now",
-        "sms_coupon_history 2: use_status 1 -> 0",
-        "sms_coupon_history 2: use_time 2026-01-01 00:00:00 -> now",
-        "sms_coupon_history 6: use_status 1 -> 0",
-        "sms_coupon_history 6: use_time 2026-01-01 00:00:00 -> now",
-        "ums_member 1: integration 100 -> 150",
-        "ums_member 2: integration NULL -> 40",
-    ];
-    assert_changes(example.reconcile((4, 0)).await, &expected);
+    assert_changes(example.reconcile((4, 0)).await, &CLOSED);
 }
 
 /// Stock that was not locked, or is gone: mall refuses to cancel, and nothing is lost in silence.

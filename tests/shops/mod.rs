@@ -1,25 +1,28 @@
 //! Real shops: each file of `config/examples` against the tables of its system, by the real binary.
 //!
-//! A test fills the tables with orders of every sort, lets `reconcile` close what is due, and compares *all*
-//! tables before and after: what is listed has changed, and nothing else has.
+//! A test fills the tables with orders of every sort, lets `reconcile` or the daemon close what is due, and compares *all*
+//! tables before and after: what is listed, or what the system's own statements change, has changed, and nothing else has.
 
 mod changes;
 mod litemall;
+mod litemall_all;
 mod magento;
 mod mall;
+mod mall_all;
 mod plain_mysql;
 mod plain_postgres;
 mod saleor;
 mod spree;
 mod woocommerce;
+mod yudao;
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use changes::Snapshot;
 use order_closer::config::{self, Config};
 use serde_json::Value;
 
-use crate::support::{Database, OneShot, Redis};
+use crate::support::{Daemon, Database, OneShot, Redis, Settings, wait};
 
 /// An example, and a database with its system's tables.
 struct Example {
@@ -36,8 +39,10 @@ impl Example {
     async fn open(name: &'static str, database: Database, clock: &'static str, schema: &str) -> Self {
         database.execute(schema).await;
         let example = Self { name, clock, database, redis: Redis::options().with_notifications().config("appendonly yes").start() };
-        let prefix = String::from(example.settings().redis.key_prefix);
-        assert!(example.text().contains(&format!("# Keys: SET {prefix}<")), "the head names keys as they are expected");
+        for prefix in example.settings().of_each_rule().into_iter().map(|rule| String::from(rule.redis.key_prefix)) {
+            let is_named = prefix == "none" || example.text().contains(&format!("# Keys: SET {prefix}<"));
+            assert!(is_named, "the head names keys as they are expected: {prefix}");
+        }
         assert_eq!(example.check().await, ["sweep index"], "the system's own tables lack that index alone");
         let indexes = example.indexes();
         assert!(!indexes.is_empty(), "the head has the statement that creates the missing index");
@@ -81,7 +86,8 @@ impl Example {
         let report = self.command(&["check", "--json"]).run().await.expect_code(0).json();
         let findings = report["findings"].as_array().expect("a list of findings");
         let wrong = findings.iter().filter(|finding| finding["mark"] != "ok");
-        wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect()
+        let names: HashSet<String> = wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect();
+        names.into_iter().collect()
     }
 
     /// Closes what is due, and returns what has changed in all tables; `expected` is (closed, failed).
@@ -98,6 +104,30 @@ impl Example {
         assert_eq!(again["closed"], 0, "{again:#}");
         assert_eq!(Snapshot::take(&self.database).await, after, "the second sweep changed something");
         before.changes(&after, &(began..=ended))
+    }
+
+    /// Lets the daemon close until the SQL `left` counts nothing, and returns what has changed in all tables.
+    async fn close(&self, left: &str) -> Vec<String> {
+        let settings = Settings::new()
+            .add(&self.text())
+            .set("database.url", self.database.url.as_str())
+            .set("redis.url", self.redis.url())
+            .set("log.format", "json");
+        self.changed(async |database| {
+            let daemon = Daemon::start(&settings);
+            wait::until_eq(left, 0, async || database.number(left).await).await;
+            daemon.stop().await;
+        })
+        .await
+    }
+
+    /// What has changed in all tables after that.
+    async fn changed(&self, act: impl AsyncFnOnce(&Database)) -> Vec<String> {
+        let before = Snapshot::take(&self.database).await;
+        let began = self.now().await;
+        act(&self.database).await;
+        let ended = self.now().await;
+        before.changes(&Snapshot::take(&self.database).await, &(began..=ended))
     }
 
     async fn reconcile_once(&self, code: i32) -> Value {
@@ -120,4 +150,17 @@ fn assert_changes(mut changes: Vec<String>, expected: &[&str]) {
     let missing: Vec<&String> = expected.iter().filter(|line| !changes.contains(line)).collect();
     let surplus: Vec<&String> = changes.iter().filter(|line| !expected.contains(line)).collect();
     assert!(changes == expected, "missing: {missing:#?}\nnot expected: {surplus:#?}");
+}
+
+/// The rule about payment is the same in the file that has it alone and in the one with all rules.
+#[test]
+fn files_of_one_system_have_the_same_rule_for_payment() {
+    let rules = |name: &str| {
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("config/examples").join(name).with_extension("toml");
+        config::load(Some(&file)).unwrap_or_else(|error| panic!("{error}")).config.of_each_rule()
+    };
+    for (alone, all) in [("mall", "mall-all"), ("litemall", "litemall-all")] {
+        let of = |rule: &Config| format!("{:#?} {:#?} {:#?} {:#?}", rule.orders, rule.close, rule.redis, rule.database);
+        assert_eq!(of(&rules(alone)[0]), of(rules(all).iter().find(|rule| rule.which.name.as_str() == "unpaid").expect("a rule unpaid")));
+    }
 }

@@ -9,10 +9,10 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
-use super::Report;
+use super::Passed;
 use crate::{
     cli::{CommandResult, Exit, Failure, complain},
     config::RuleName,
@@ -30,68 +30,74 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if is_read { Ok(path) } else { Err("the file's name has to end in .prom: node_exporter reads no other".into()) }
 }
 
-/// Writes what a pass did, and says how the command ends.
-pub(super) fn tell(file: &Path, rule: &RuleName, report: Option<&Report>, took: Duration, ended: CommandResult) -> CommandResult {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let is_well = matches!(ended, Ok(Exit::Done));
-    let last_success = if is_well { Some(now.as_secs_f64()) } else { last_success(file) };
-    let Err(error) = replace(file, &figures(rule, report, is_well, now, last_success, took)) else { return ended };
+/// Writes what the passes did, and says how the command ends.
+pub(super) fn tell(file: &Path, passed: &[Passed], ended: Exit) -> CommandResult {
+    let Err(error) = replace(file, &figures(passed, &std::fs::read_to_string(file).unwrap_or_default())) else { return Ok(ended) };
     let message = format!("--textfile {} can't be written: {error}", file.display());
-    if is_well {
+    if ended == Exit::Done {
         return Err(Failure::new(Exit::Output, message));
     }
     complain(&message);
-    ended
+    Ok(ended)
 }
 
-/// In Prometheus' text format.
-fn figures(rule: &RuleName, report: Option<&Report>, is_well: bool, now: Duration, last_success: Option<f64>, took: Duration) -> String {
+/// In Prometheus' text format; `before` is the file as it was.
+fn figures(passed: &[Passed], before: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let is_well = |passed: &Passed| matches!(passed.ended, Ok(Exit::Done));
     let mut text = String::new();
-    let mut gauge = |name: &str, help: &str, samples: &[(&str, f64)]| {
-        if samples.is_empty() {
-            return;
+    let mut gauge = |name: &str, help: &str, samples: &dyn Fn(&Passed) -> Vec<(&'static str, f64)>| {
+        let mut lines = String::new();
+        for one in passed {
+            for (label, value) in samples(one) {
+                // Nothing fails that writes to a text.
+                writeln!(lines, "{name}{{rule=\"{}\"{label}}} {value}", one.rule.name).ok();
+            }
         }
-        // Nothing fails that writes to a text.
-        writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge").ok();
-        for (label, value) in samples {
-            writeln!(text, "{name}{{rule=\"{rule}\"{label}}} {value}").ok();
+        if !lines.is_empty() {
+            writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge").ok();
+            text += &lines;
         }
     };
-    gauge("order_closer_reconcile_success", "Whether the last pass ended with exit status 0.", &[("", f64::from(u8::from(is_well)))]);
-    gauge(
-        "order_closer_reconcile_last_run_timestamp_seconds",
-        "When the last pass ended, in seconds since 1970.",
-        &[("", now.as_secs_f64())],
-    );
-    let last_success: Vec<_> = last_success.map(|at| ("", at)).into_iter().collect();
-    gauge(LAST_SUCCESS, "When the last pass ended that ended with exit status 0, in seconds since 1970.", &last_success);
-    gauge("order_closer_reconcile_duration_seconds", "How long the last pass took.", &[("", took.as_secs_f64())]);
-    let Some(report) = report else { return text };
-    let orders = [
-        (",state=\"overdue\"", report.overdue),
-        (",state=\"closed\"", report.closed),
-        (",state=\"settled\"", report.settled),
-        (",state=\"not_found\"", report.not_found),
-        (",state=\"failed\"", report.failed),
-        (",state=\"left_alone\"", report.left_alone),
-        (",state=\"disputed\"", report.disputed),
-    ];
-    gauge(
-        "order_closer_reconcile_orders",
-        "Orders that the last pass found overdue, and what became of them.",
-        &orders.map(|(label, orders)| (label, orders as f64)),
-    );
-    gauge("order_closer_reconcile_paused", "Whether closing was paused in the last pass.", &[("", f64::from(u8::from(report.paused)))]);
-    let lateness: Vec<_> = report.lateness_ms.map(|lateness| ("", lateness.max / 1e3)).into_iter().collect();
-    gauge("order_closer_reconcile_max_lateness_seconds", "How late the latest closure of the last pass was.", &lateness);
+    gauge("order_closer_reconcile_success", "Whether the last pass ended with exit status 0.", &|one| {
+        vec![("", f64::from(u8::from(is_well(one))))]
+    });
+    gauge("order_closer_reconcile_last_run_timestamp_seconds", "When the last pass ended, in seconds since 1970.", &|_| vec![("", now)]);
+    gauge(LAST_SUCCESS, "When the last pass ended that ended with exit status 0, in seconds since 1970.", &|one| {
+        let last = if is_well(one) { Some(now) } else { last_success(before, &one.rule.name) };
+        last.map(|at| ("", at)).into_iter().collect()
+    });
+    gauge("order_closer_reconcile_duration_seconds", "How long the last pass took.", &|one| vec![("", one.took.as_secs_f64())]);
+    gauge("order_closer_reconcile_orders", "Orders that the last pass found overdue, and what became of them.", &|one| {
+        let Some(report) = &one.report else { return Vec::new() };
+        let orders = [
+            (",state=\"overdue\"", report.overdue),
+            (",state=\"closed\"", report.closed),
+            (",state=\"settled\"", report.settled),
+            (",state=\"not_found\"", report.not_found),
+            (",state=\"failed\"", report.failed),
+            (",state=\"left_alone\"", report.left_alone),
+            (",state=\"disputed\"", report.disputed),
+            (",state=\"paid\"", report.paid),
+            (",state=\"later\"", report.later),
+            (",state=\"unanswered\"", report.unanswered),
+        ];
+        orders.map(|(label, orders)| (label, orders as f64)).to_vec()
+    });
+    gauge("order_closer_reconcile_paused", "Whether closing was paused in the last pass.", &|one| {
+        one.report.iter().map(|report| ("", f64::from(u8::from(report.paused)))).collect()
+    });
+    gauge("order_closer_reconcile_max_lateness_seconds", "How late the latest closure of the last pass was.", &|one| {
+        let lateness = one.report.as_ref().and_then(|report| report.lateness_ms);
+        lateness.map(|lateness| ("", lateness.max / 1e3)).into_iter().collect()
+    });
     text
 }
 
-/// When a pass ended well, by the file as it is.
-fn last_success(file: &Path) -> Option<f64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let sample = text.lines().find(|line| line.starts_with(LAST_SUCCESS))?;
-    sample.rsplit(' ').next()?.parse().ok()
+/// When a pass of this rule ended well, by the file as it was.
+fn last_success(before: &str, rule: &RuleName) -> Option<f64> {
+    let name = format!("{LAST_SUCCESS}{{rule=\"{rule}\"}} ");
+    before.lines().find_map(|line| line.strip_prefix(&name))?.parse().ok()
 }
 
 /// Replaces a file as a whole.

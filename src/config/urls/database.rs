@@ -107,7 +107,7 @@ impl TryFrom<String> for DatabaseUrl {
             "sqlite" => return sqlite(text),
             "postgres" | "postgresql" => (Self::Postgres(text.into()), POSTGRES),
             "mysql" | "mariadb" => (Self::MySql(text.into()), MYSQL),
-            _ => return Err("a database URL begins with sqlite://, postgres:// or mysql://".into()),
+            _ => return Err(format!("a database URL begins with sqlite://, postgres:// or mysql://{}", translated(&text))),
         };
         let wrong = |what: &str| {
             format!(
@@ -119,8 +119,41 @@ impl TryFrom<String> for DatabaseUrl {
             return Err(wrong("two slashes are missing"));
         }
         let parsed = parsed(url.secret()).map_err(|what| wrong(&what))?;
+        no_zone(parameters, &parsed)?;
         only(parameters, &parsed).and_then(|()| tls_mode(&parsed)).map_err(|what| wrong(&what))?;
         Ok(url)
+    }
+}
+
+/// What to write in place of another program's prefix; nothing is said of one that is not known, which may be a part of a login.
+fn translated(text: &str) -> String {
+    let (is_jdbc, rest) = text.strip_prefix("jdbc:").map_or((false, text), |rest| (true, rest));
+    let scheme = rest.split_once(':').map_or("", |(scheme, _)| scheme);
+    let (product, driver) = scheme.split_once('+').unwrap_or((scheme, ""));
+    let ours = match product {
+        "postgres" | "postgresql" | "pgsql" | "postgis" => "postgres://",
+        "mysql" | "mysql2" | "mariadb" => "mysql://",
+        "sqlite" | "sqlite3" => "sqlite://",
+        _ => return String::new(),
+    };
+    match (is_jdbc, ours) {
+        (true, "sqlite://") => format!("; write {ours} and the file in place of jdbc:{product}:"),
+        (true, _) => format!("; write {ours}user:password@host:port/database in place of jdbc:{product}://, without JDBC's parameters"),
+        (false, _) if driver.is_empty() => format!("; write {ours} in place of {product}:"),
+        (false, _) => format!("; write {ours} in place of {product} with a driver's name"),
+    }
+}
+
+/// Refuses the parameters by which other clients are told a zone.
+fn no_zone(known: &[&str], url: &Url) -> Result<(), String> {
+    let zones = ["serverTimezone", "connectionTimeZone", "TimeZone", "loc"];
+    let is_zone = |name: &str| zones.into_iter().find(|zone| zone.eq_ignore_ascii_case(name));
+    let mut named = url.query_pairs().filter(|(name, _)| !known.contains(&name.as_ref()));
+    match named.find_map(|(name, _)| is_zone(&name)) {
+        Some(zone) => Err(format!(
+            "this URL has {zone}, which is a setting of its own here: take it out of the URL, and write the zone as database.time_zone"
+        )),
+        None => Ok(()),
     }
 }
 

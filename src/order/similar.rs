@@ -1,7 +1,7 @@
 //! Names that were perhaps meant.
 
 /// The name that is most like one that is not there, as text to follow what is said of that; empty where none is alike.
-pub(super) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+pub(crate) fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     let alike = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), &other.to_lowercase());
     let best = names.into_iter().map(|other| (alike(other), other)).max_by(|one, other| one.0.total_cmp(&other.0));
     best.filter(|(alike, _)| *alike >= ALIKE).map_or_else(String::new, |(_, best)| format!("; did you mean {best}?"))
