@@ -163,7 +163,8 @@ async fn top_prints_them_once() {
     let settings = settings.set("http.token", TOKEN);
     let once = async || order_closer(&settings, &["top", "--once"]).await.expect_code(0).stdout;
     let printed =
-        wait::some("what was closed is no longer overdue", async || Some(once().await).filter(|text| text.contains("0 open"))).await;
+        wait::some("all was looked at", async || Some(once().await).filter(|text| text.contains("0 open") && text.contains("on time")))
+            .await;
     for text in ["orders close on time", "1,500 in the next hour", "3 in 1 h", "sweep 3 (100.0 %)", "latest closures", "✓ works"] {
         assert!(printed.contains(text), "{text}:\n{printed}");
     }
