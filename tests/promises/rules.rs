@@ -224,7 +224,7 @@ async fn commands_are_about_all_rules_or_about_one() {
     shop.database.execute(&format!("UPDATE orders SET pay_type = {TRANSFER} WHERE order_no = 9")).await;
     let closed = order_closer(&settings, &["close", "9", "6", "77"]).await.expect_code(0).stdout;
     let lines: Vec<&str> = closed.lines().collect();
-    let [six, unknown, nine] = &lines[..] else { panic!("{closed}") };
+    let [six, nine, unknown] = &lines[..] else { panic!("{closed}") };
     assert!(six.starts_with("6: not due") && unknown.starts_with("77: no such order") && nine.starts_with("9: closed"), "{closed}");
     assert_eq!(shop.status(9).await, GIVEN_UP);
     // Not where two tables have it.
