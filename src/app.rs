@@ -142,7 +142,7 @@ async fn opened_at_start(opening: &mut JoinSet<Result<Opened, Unfit>>) -> Result
 /// Says that a rule does not fit its table, and tries it again after a while: others close orders meanwhile.
 async fn try_again(Unfit { config, reason }: Unfit, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
     let span = span_of(&config);
-    span.in_scope(|| error!(reason, again_in_s = UNFIT_AGAIN.as_secs(), "no order of this rule is closed: it does not fit its table"));
+    span.in_scope(|| error!(reason, again_in_s = UNFIT_AGAIN.as_secs(), "no order of this rule is closed; it is tried again"));
     watchdog::waiting(tokio::time::sleep(UNFIT_AGAIN)).await;
     wait_for_store(config, sharing, manager).instrument(span).await
 }
@@ -157,7 +157,6 @@ struct Table {
 /// Everything that runs.
 #[derive(Debug)]
 struct Daemon {
-    config: Config,
     common: Common,
     serving: Option<Serving>,
     /// By their places in the database.
@@ -181,6 +180,7 @@ impl Daemon {
         let (summaries, told) = watch::channel(Vec::new());
         let (sweep, settings) = Live::new(config.sweep.clone());
         let live = reload::Live {
+            config: config.clone(),
             sweep,
             bounds: Arc::clone(&bounds),
             rules: Vec::new(),
@@ -205,7 +205,6 @@ impl Daemon {
         let common =
             Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
         let mut daemon = Self {
-            config: config.clone(),
             common,
             serving,
             tables: BTreeMap::new(),
@@ -226,7 +225,8 @@ impl Daemon {
         let paused = match self.tables.get(&table) {
             None => {
                 let Common { closed, stop, .. } = &self.common;
-                let relays = outbox::spawn(&self.config, &opened.store, &closed.subscribe(), stop, &mut self.others);
+                let config = self.live().config.clone();
+                let relays = outbox::spawn(&config, &opened.store, &closed.subscribe(), stop, &mut self.others);
                 self.live().relays.extend(relays.map_err(RunError::Configuration)?);
                 Arc::clone(&self.tables.entry(table).or_insert(Table { name, ..Table::default() }).paused)
             }
@@ -241,7 +241,11 @@ impl Daemon {
         };
         let line = Line::start(opened, &self.common, &paused, self.serving.as_ref(), (&mut self.workers, &mut self.others))
             .map_err(RunError::Configuration)?;
-        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
+        let rule = LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) };
+        let mut live = self.live();
+        rule.take_over(&live.config);
+        live.rules.push(rule);
+        drop(live);
         self.listening.send_modify(|rules| rules.push(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);

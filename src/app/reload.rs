@@ -12,7 +12,7 @@ use tracing::{error, info};
 
 use crate::{
     close::{Bounds, Inbox},
-    config::{Changes, Loaded, Sweep},
+    config::{Changes, Config, Loaded, Sweep},
     http::Access,
     metric,
     ops::{Hangups, ServiceManager},
@@ -40,6 +40,8 @@ pub type Reader = Box<dyn Fn() -> Result<Reread, String> + Send + Sync>;
 /// What of the daemon can change.
 #[derive(Debug)]
 pub(super) struct Live {
+    /// The configuration as it was taken over last: a rule that starts later has that.
+    pub(super) config: Config,
     pub(super) sweep: watch::Sender<Sweep>,
     pub(super) bounds: Arc<Bounds>,
     pub(super) rules: Vec<LiveRule>,
@@ -54,6 +56,16 @@ pub(super) struct Live {
 pub(super) struct LiveRule {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
+}
+
+impl LiveRule {
+    /// Takes over what of its settings can change.
+    pub(super) fn take_over(&self, config: &Config) {
+        if let Some(rule) = config.of_each_rule().iter().find(|config| config.which.name == *self.store.rule()) {
+            self.inbox.set_retry(rule.close.retry.clone());
+        }
+        self.store.set_targets(&config.events);
+    }
 }
 
 /// Why nothing was taken over.
@@ -84,7 +96,10 @@ impl Reloading<'_> {
             match self.reload(last.as_ref().unwrap_or(first)) {
                 Ok((loaded, changed)) => {
                     metric::CONFIG_REFUSED.set(0.0, &[]);
-                    info!(changed = changed.join(", "), "the configuration was read anew, and the files that it names");
+                    info!(
+                        changed = changed.join(", "),
+                        "the configuration was read anew, and the files with tokens and with targets' secrets"
+                    );
                     last = Some(loaded);
                 }
                 Err(refused) => {
@@ -103,26 +118,21 @@ impl Reloading<'_> {
             return Err(Refused::Fixed(fixed));
         }
         let config = &loaded.config;
-        let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let access = live.access.as_ref().map(|_| Access::new(&config.http)).transpose().map_err(Refused::Broken)?;
         let plans: Vec<Plan> = live.relays.iter().map(|_| Plan::of(config)).collect::<Result<_, _>>().map_err(Refused::Broken)?;
 
         set_level();
         live.sweep.send_replace(config.sweep.clone());
         live.bounds.set_oldest(config.sweep.oldest.get());
-        let rules = config.of_each_rule();
-        for LiveRule { store, inbox } in &live.rules {
-            if let Some(rule) = rules.iter().find(|config| config.which.name == *store.rule()) {
-                inbox.set_retry(rule.close.retry.clone());
-            }
-            store.set_targets(&config.events);
-        }
+        live.rules.iter().for_each(|rule| rule.take_over(config));
         if let Some((before, now)) = live.access.as_ref().zip(access) {
             before.replace(&now);
         }
         for (relays, plan) in live.relays.iter().zip(plans) {
             relays.change(plan);
         }
+        live.config = config.clone();
         if changed.iter().any(|name| name.starts_with("events.")) {
             outbox::say_untold(&config.events);
         }

@@ -135,24 +135,17 @@ impl Book {
     /// The row of an order was read: it is unpaid and has this deadline. Returns in how large a batch it is to be asked about,
     /// and whether that was tried before; or what it waits for instead.
     pub(super) fn ask(&mut self, id: &OrderId, deadline: i64, silent: bool, now: Instant) -> Result<(usize, bool), Leave> {
-        let batch = self.batch;
-        let entry = self.entries.entry(id.clone()).or_insert_with(|| Entry {
+        let new = Entry {
             deadline,
             state: State::Rests { until: now, why: Why::Asked },
             tries: 0,
-            size: batch,
+            size: self.batch,
             unanswered_since: None,
             paid: None,
-        });
+        };
+        let entry = self.entries.entry(id.clone()).or_insert_with(|| new.clone());
         if entry.deadline != deadline {
-            *entry = Entry {
-                deadline,
-                state: State::Rests { until: now, why: Why::Asked },
-                tries: 0,
-                size: batch,
-                unanswered_since: None,
-                paid: None,
-            };
+            *entry = new;
         }
         match (entry.state, entry.paid) {
             (State::Asked, _) => return Err(Leave::Wait { until: now + LOOK, why: Why::Asked }),

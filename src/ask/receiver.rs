@@ -32,8 +32,12 @@ pub(super) struct Receiver {
 impl Receiver {
     /// As the settings of this rule have it.
     pub(super) fn new(rule: &RuleName, ask: &config::Ask) -> Result<Self, String> {
+        let setting = match rule.as_str() {
+            RuleName::ONLY => "close.ask".into(),
+            rule => format!("rules.{rule}.close.ask"),
+        };
         let address = Address {
-            setting: "close.ask".into(),
+            setting,
             url: &ask.url,
             secrets: &ask.secrets,
             secret_files: &ask.secret_files,

@@ -138,9 +138,28 @@ async fn a_table_that_is_missing_keeps_no_other_rule_waiting(kind: Kind) {
     let waiting = daemon.said("no order can be closed; waiting for the database");
     assert_eq!(waiting[0]["span"]["rule"], "reviews", "{waiting:?}");
     shop.database.execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL, closes_at bigint NULL)").await;
-    daemon.until_logged("no order of this rule is closed: it does not fit its table").await;
+    daemon.until_logged("no order of this rule is closed; it is tried again").await;
     shop.order(8, 300).await;
     shop.until_status(8, CLOSED).await;
+    daemon.stop().await;
+}
+
+/// What was changed while its table was missing holds for a rule that comes late, too.
+#[tokio::test]
+async fn a_rule_that_comes_late_has_the_configuration_as_it_is_by_then() {
+    let (redis, shop) = (Redis::start(), open(Kind::Postgres).await);
+    shop.database
+        .execute("CREATE TABLE reviews (id bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, closes_at timestamptz NULL)")
+        .await;
+    let settings = settings(&shop, &redis, &(rules() + REVIEWS)).set("events.enabled", true);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    shop.database.execute("ALTER TABLE reviews RENAME TO reviews_to_come").await;
+    let daemon = listening(&settings).await;
+    daemon.until_logged("no order can be closed; waiting for the database").await;
+    assert!(daemon.reload(&settings.clone().set("events.stream.key", "closed").toml()).await);
+    shop.database.execute("ALTER TABLE reviews_to_come RENAME TO reviews").await;
+    shop.database.execute("INSERT INTO reviews (id, closes_at) VALUES (8, now())").await;
+    wait::until("its closure was told", async || format!("{:?}", redis.command(&["XRANGE", "closed", "-", "+"])).contains("reviews")).await;
     daemon.stop().await;
 }
 
