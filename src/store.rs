@@ -16,6 +16,7 @@ mod halt;
 mod mapping;
 mod mysql;
 mod obstacles;
+mod opening;
 mod own;
 mod paging;
 mod payload;
@@ -34,6 +35,7 @@ mod zone;
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use obstacles::Obstacle;
+pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for};
 pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
@@ -43,13 +45,15 @@ pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
 pub(crate) use statement::Statement;
 
-use std::{any::Any, collections::HashMap, fmt, sync::Arc, time::Duration};
+use opening::unusable_url;
+
+use std::{collections::HashMap, fmt, time::Duration};
 
 use async_trait::async_trait;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 use crate::{
-    config::{Config, Database, DatabaseUrl, Events, Rule, RuleName},
+    config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
 };
 
@@ -374,129 +378,4 @@ pub struct Pool {
     pub idle: usize,
     /// How many there may be.
     pub limit: usize,
-}
-
-/// The connections that the stores of several rules have in common: the first that is opened connects.
-#[derive(Debug, Clone)]
-pub struct Sharing {
-    rules: usize,
-    way: Arc<Mutex<Option<Box<dyn Any + Send + Sync>>>>,
-}
-
-impl Sharing {
-    /// For so many rules.
-    #[must_use]
-    pub fn between(rules: usize) -> Self {
-        Self { rules: rules.max(1), way: Arc::default() }
-    }
-}
-
-impl Default for Sharing {
-    /// With no other rule.
-    fn default() -> Self {
-        Self::between(1)
-    }
-}
-
-/// What a store is to be opened with.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Which orders it closes.
-    pub rule: Arc<Rule>,
-    /// Where they are.
-    pub database: Database,
-    /// What is recorded of closures.
-    pub events: Events,
-    /// What it has in common with the stores of other rules.
-    pub sharing: Sharing,
-    /// How long a statement may take that only reads.
-    pub reading: Duration,
-}
-
-impl Settings {
-    /// What the configuration says.
-    #[must_use]
-    pub fn of(config: &Config) -> Self {
-        let Config { database, events, .. } = config;
-        Self {
-            rule: Arc::new(Rule::of(config)),
-            database: database.clone(),
-            events: events.clone(),
-            sharing: Sharing::default(),
-            reading: database.timeout.get(),
-        }
-    }
-
-    /// The same with these connections.
-    #[must_use]
-    pub fn sharing(self, sharing: &Sharing) -> Self {
-        Self { sharing: sharing.clone(), ..self }
-    }
-
-    /// The same with statements that only read ended sooner, where that is sooner.
-    #[must_use]
-    pub fn reading_within(self, limit: Duration) -> Self {
-        Self { reading: self.reading.min(limit), ..self }
-    }
-
-    /// How long to wait for a connection.
-    fn acquire_timeout(&self) -> Duration {
-        self.database.timeout.get().min(Duration::from_secs(5))
-    }
-}
-
-/// Connects to the configured database and reads its catalogue, as [`open_with`] does.
-///
-/// # Errors
-/// As [`open_with`] says.
-pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    open_with(Settings::of(config)).await
-}
-
-/// Connects to the database of these settings and reads its catalogue.
-///
-/// # Errors
-/// [`OpenError::Misfit`] when the table does not fit the rule, [`OpenError::Store`] when the database can't be reached.
-pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
-    let url = settings.database.url.clone();
-    let opened: Result<Arc<dyn Store>, OpenError> = match url {
-        DatabaseUrl::Postgres(_) => table::Table::<postgres::Postgres>::open(settings).await.map(|table| Arc::new(table) as _),
-        DatabaseUrl::MySql(_) => table::Table::<mysql::MySql>::open(settings).await.map(|table| Arc::new(table) as _),
-        DatabaseUrl::Sqlite(_) => table::Table::<sqlite::Sqlite>::open(settings).await.map(|table| Arc::new(table) as _),
-    };
-    opened.map_err(|error| match error {
-        OpenError::Store(error) => error.of(&url).into(),
-        OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
-    })
-}
-
-/// The GRANTs, each a statement, of all rights to tables that this user lacks for closing. The table need not fit the
-/// configuration, nor this user see it.
-///
-/// # Errors
-/// As [`open`] says.
-pub async fn lacking_rights(config: &Config) -> Result<Vec<String>, OpenError> {
-    let settings = Settings::of(config);
-    match settings.database.url {
-        DatabaseUrl::Postgres(_) => table::lacking_rights::<postgres::Postgres>(&settings).await,
-        DatabaseUrl::MySql(_) => table::lacking_rights::<mysql::MySql>(&settings).await,
-        DatabaseUrl::Sqlite(_) => Ok(Vec::new()),
-    }
-}
-
-/// Refuses to close orders without recording it when that is what the configuration asks for.
-///
-/// # Errors
-/// Says that our tables are missing, or older than this program.
-pub fn tables_for(events: &Events, store: &dyn Store) -> Result<(), OpenError> {
-    let outbox = store.outbox();
-    if !events.enabled || outbox.is_ready() {
-        return Ok(());
-    }
-    Err(OpenError::Missing(Misfit(format!("events.enabled is true, but {}", outbox.missing()))))
-}
-
-/// What is wrong with a URL that the driver can't use. Its own words quote values of parameters, and nothing of a URL is quoted.
-fn unusable_url(_: sqlx::Error) -> Misfit {
-    Misfit("database.url can't be used: the driver refuses the value of one of its parameters".into())
 }
