@@ -220,13 +220,19 @@ impl Daemon {
     }
 
     /// Starts a rule's line, and with the first rule of a table whoever tells of its closures.
-    fn add(&mut self, opened: Opened) -> Result<(), RunError> {
+    fn add(&mut self, mut opened: Opened) -> Result<(), RunError> {
+        // What was read anew while its table was missing holds from its first order on.
+        let current = self.live().config.clone();
+        opened.store.set_targets(&current.events);
+        let name = &opened.config.which.name;
+        if let Some(config) = current.of_each_rule().into_iter().find(|config| config.which.name == *name) {
+            opened.config = config;
+        }
         let (table, name) = (opened.store.outbox().orders_table(), opened.config.orders.table.to_string());
         let paused = match self.tables.get(&table) {
             None => {
                 let Common { closed, stop, .. } = &self.common;
-                let config = self.live().config.clone();
-                let relays = outbox::spawn(&config, &opened.store, &closed.subscribe(), stop, &mut self.others);
+                let relays = outbox::spawn(&current, &opened.store, &closed.subscribe(), stop, &mut self.others);
                 self.live().relays.extend(relays.map_err(RunError::Configuration)?);
                 Arc::clone(&self.tables.entry(table).or_insert(Table { name, ..Table::default() }).paused)
             }
@@ -241,11 +247,7 @@ impl Daemon {
         };
         let line = Line::start(opened, &self.common, &paused, self.serving.as_ref(), (&mut self.workers, &mut self.others))
             .map_err(RunError::Configuration)?;
-        let rule = LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) };
-        let mut live = self.live();
-        rule.take_over(&live.config);
-        live.rules.push(rule);
-        drop(live);
+        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
         self.listening.send_modify(|rules| rules.push(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);

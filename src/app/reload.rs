@@ -58,16 +58,6 @@ pub(super) struct LiveRule {
     pub(super) inbox: Arc<Inbox>,
 }
 
-impl LiveRule {
-    /// Takes over what of its settings can change.
-    pub(super) fn take_over(&self, config: &Config) {
-        if let Some(rule) = config.of_each_rule().iter().find(|config| config.which.name == *self.store.rule()) {
-            self.inbox.set_retry(rule.close.retry.clone());
-        }
-        self.store.set_targets(&config.events);
-    }
-}
-
 /// Why nothing was taken over.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
@@ -125,7 +115,13 @@ impl Reloading<'_> {
         set_level();
         live.sweep.send_replace(config.sweep.clone());
         live.bounds.set_oldest(config.sweep.oldest.get());
-        live.rules.iter().for_each(|rule| rule.take_over(config));
+        let rules = config.of_each_rule();
+        for LiveRule { store, inbox } in &live.rules {
+            if let Some(rule) = rules.iter().find(|config| config.which.name == *store.rule()) {
+                inbox.set_retry(rule.close.retry.clone());
+            }
+            store.set_targets(&config.events);
+        }
         if let Some((before, now)) = live.access.as_ref().zip(access) {
             before.replace(&now);
         }

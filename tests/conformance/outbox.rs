@@ -228,7 +228,7 @@ pub async fn an_order_with_an_empty_id(database: Database) {
     let events = events(&*store).await;
     let event: serde_json::Value = serde_json::from_str(&cloud_event(&events[0], &EventSource::default()).expect("JSON")).expect("JSON");
     assert_eq!((event.get("subject"), &event["data"]["order_id"]), (None, &json!("")), "{event}");
-    assert_eq!((event.get("traceparent"), &event["source"]), (None, &json!("order-closer")), "{event}");
+    assert_eq!((event.get("traceparent"), &event["source"], &event["rule"]), (None, &json!("order-closer"), &json!("orders")), "{event}");
 }
 
 /// What a batch carries may be more than a server takes at once.

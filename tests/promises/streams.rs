@@ -50,7 +50,7 @@ async fn each_closure_is_appended() {
     assert_eq!(entries.len(), 500, "nothing failed, so once each");
     for entry in entries {
         let names: Vec<&str> = entry.keys().map(String::as_str).collect();
-        assert_eq!(names, ["closed_at", "deadline", "id", "instance", "lateness_ms", "order", "order_id", "source", "trigger"]);
+        assert_eq!(names, ["closed_at", "deadline", "id", "instance", "lateness_ms", "order", "order_id", "rule", "source", "trigger"]);
         assert_eq!(entry["order"].replace(' ', ""), "{\"status\":4}");
         assert!(entry["closed_at"].ends_with('Z') && entry["closed_at"] >= entry["deadline"], "{entry:?}");
         assert!(entry["lateness_ms"].parse::<f64>().is_ok_and(|lateness| lateness >= 0.0), "{entry:?}");

@@ -59,6 +59,7 @@ impl Target for Entries {
             ("lateness_ms", lateness_ms.to_string()),
             ("trigger", trigger.into()),
             ("instance", instance.into()),
+            ("rule", event.rule.clone()),
             ("order", order.get().into()),
             ("source", self.source.as_str().to_owned()),
         ];
