@@ -27,11 +27,11 @@ use tracing::error;
 
 use crate::{
     app::{self, Reread, RunError},
-    config::{Config, Loaded, Rule, RuleName, Span, load},
+    config::{Config, Loaded, Rule, RuleName, Span, Which, load},
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
-    store::{OpenError, Store, StoreError},
+    store::{self, OpenError, Store, StoreError},
     trigger::Witness,
 };
 use output::{complain, print};
@@ -150,6 +150,11 @@ struct Failure {
 impl Failure {
     fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
+    }
+
+    /// The same of a rule, which is named where there are several.
+    fn of(self, rule: &Which) -> Self {
+        if rule.is_one_of_several { Self { message: format!("{}: {}", rule.name, self.message), ..self } } else { self }
     }
 }
 
@@ -311,6 +316,11 @@ fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
         (Some(rule), true) => Ok(rule),
         _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),
     }
+}
+
+/// Opens the store of a rule, for a command that goes over all rules.
+async fn store_of(config: &Config) -> Result<Arc<dyn Store>, Failure> {
+    store::open(config).await.map_err(|error| Failure::from(error).of(&config.which))
 }
 
 /// What two ends amount to: a wrong configuration counts for more than a server that may come back, and that for more than

@@ -87,7 +87,9 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
     let sharing = Sharing::between(config.rule_names().len());
     let mut desks = Vec::new();
     for config in some_rules(config, arguments.rule.as_deref())? {
-        let desk = Desk::open(config, &sharing, !arguments.without_asking, desks.is_empty()).await?;
+        let rule = config.which.clone();
+        let desk = Desk::open(config, &sharing, !arguments.without_asking, desks.is_empty()).await;
+        let desk = desk.map_err(|failure| failure.of(&rule))?;
         desks.push(desk);
     }
     let say = |line: String| {
@@ -109,8 +111,7 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
             }
             Ok(Requested::Paused) => {
                 report.paused = true;
-                say("closing is paused, and nothing was looked at; `order-closer status` says why, `order-closer resume` ends that".into());
-                break;
+                say(format!("{id}: not looked at, closing is paused; `order-closer status` says why, `order-closer resume` ends that"));
             }
             Ok(Requested::Looked(one)) => {
                 report.looked(&one);
@@ -206,9 +207,11 @@ async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Des
 /// Closes an order by the rule that has it: to the others it is none of theirs, or settled.
 async fn close(desks: &[&Desk], id: &OrderId) -> Result<Requested, StoreError> {
     let distance = |requested: &Requested| match requested {
-        Requested::Looked(Looked { outcome: Outcome::NotFound, .. }) => 2,
-        Requested::Looked(Looked { outcome: Outcome::Settled { .. }, .. }) => 1,
-        Requested::Looked(_) | Requested::Waits(..) | Requested::Paused => 0,
+        Requested::Looked(Looked { outcome: Outcome::NotFound, .. }) => 3,
+        Requested::Looked(Looked { outcome: Outcome::Settled { .. }, .. }) => 2,
+        // It may be an order of that rule, unless another has it.
+        Requested::Paused => 1,
+        Requested::Looked(_) | Requested::Waits(..) => 0,
     };
     let mut nearest: Option<Requested> = None;
     for desk in desks {

@@ -8,12 +8,12 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         events::{self, json, line},
-        output, print, some_rules,
+        output, print, some_rules, store_of,
     },
     config::Config,
     order::Printable,
     outbox::{Address, Backlog, Event, EventQuery, Letter, Place, PutBack, Recorded},
-    store::{self, Outbox, Store},
+    store::{Outbox, Store},
 };
 
 /// How many are read at a time.
@@ -92,7 +92,7 @@ impl Desk {
     async fn of(config: &Config, rule: Option<&str>) -> Result<Vec<Self>, Failure> {
         let (mut desks, mut tables) = (Vec::new(), HashSet::new());
         for config in some_rules(config, rule)? {
-            let store = store::open(&config).await?;
+            let store = store_of(&config).await?;
             events::tables(store.as_ref())?;
             desks.push(Self { has_events: tables.insert(config.orders.table.clone()), config, store });
         }

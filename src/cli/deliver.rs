@@ -7,10 +7,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, complain, each_table, events::tables, print, worst},
+    cli::{CommandResult, Exit, Failure, complain, each_table, events::tables, print, store_of, worst},
     config::Config,
     outbox::{Pass, Relay, couriers},
-    store,
 };
 
 pub(super) async fn run(config: &Config) -> CommandResult {
@@ -24,7 +23,7 @@ pub(super) async fn run(config: &Config) -> CommandResult {
 
 /// What is due of one orders table.
 async fn deliver(config: &Config) -> CommandResult {
-    let store = store::open(config).await?;
+    let store = store_of(config).await?;
     tables(store.as_ref())?;
     let couriers = couriers(config).map_err(|error| Failure::new(Exit::Configuration, error))?;
     let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));

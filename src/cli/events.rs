@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, each_table, order_id, output, print, some_rules},
+    cli::{CommandResult, Exit, Failure, each_table, order_id, output, print, some_rules, store_of},
     config::{Config, Span},
     order::Printable,
     outbox::{Closure, Event, EventQuery, Recorded, is_about_pauses},
-    store::{self, Outbox, Store},
+    store::{Outbox, Store},
 };
 
 /// How many events are read at a time.
@@ -54,7 +54,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
 
 /// Shows those of one orders table, and returns how many they are.
 async fn show(config: &Config, arguments: &Arguments) -> Result<usize, Failure> {
-    let store = store::open(config).await?;
+    let store = store_of(config).await?;
     let outbox = tables(store.as_ref())?;
     let since = arguments.since.map(Span::get).or_else(|| arguments.order.is_none().then_some(RECENT));
     let order = arguments.order.as_ref().map(|id| order_id(config, store.as_ref(), id)).transpose()?;

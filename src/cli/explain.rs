@@ -7,7 +7,7 @@ use crate::{
         CommandResult, Exit, Failure,
         dead_letters::text,
         events::{json, line},
-        print, some_rules,
+        print, some_rules, store_of,
     },
     close::Bounds,
     config::Config,
@@ -15,7 +15,6 @@ use crate::{
     order::Printable,
     outbox::Letter,
     redis::Commands,
-    store,
     trigger::compare_clocks,
 };
 
@@ -73,7 +72,7 @@ fn distance(explanation: &Explanation) -> u8 {
 
 /// As one rule has it, unless this can't be the id of one of its orders.
 async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, String>, Failure> {
-    let store = store::open(config).await?;
+    let store = store_of(config).await?;
     let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());

@@ -1,16 +1,15 @@
 //! `order-closer migrate`: our own tables.
 
 use crate::{
-    cli::{CommandResult, Exit, each_table, print},
+    cli::{CommandResult, Exit, each_table, print, store_of},
     config::Config,
     outbox::Migrated,
-    store,
 };
 
 pub(super) async fn run(config: &Config) -> CommandResult {
     let mut done: Vec<Migrated> = Vec::new();
     for config in each_table(config.of_each_rule()) {
-        let store = store::open(&config).await?;
+        let store = store_of(&config).await?;
         let migrated = store.outbox().migrate().await?;
         store.close().await;
         // Tables of orders that stand side by side share ours.

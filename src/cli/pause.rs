@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, each_table, events::json, one_rule, print},
+    cli::{CommandResult, Exit, Failure, each_table, events::json, one_rule, print, store_of},
     config::{Config, Span},
     order::{Printable, rfc3339},
     outbox::{Pause, PauseStatus, Wanted, check_reason, time_for},
-    store::{self, Outbox, Store, StoreError, Window},
+    store::{Outbox, Store, StoreError, Window},
 };
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub(super) async fn begin(config: &Config, arguments: Begin) -> CommandResult {
     let who = who();
     let length = arguments.length.map(Span::get);
     for (config, rule) in wanted(config, arguments.rule.as_deref())? {
-        let store = store::open(&config).await?;
+        let store = store_of(&config).await?;
         let wanted = Wanted { rule: &rule, reason: &arguments.reason, who: &who };
         tables(store.as_ref())?.pause(&wanted, length, None).await?;
         store.close().await;
@@ -66,7 +66,7 @@ pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
     let who = who();
     let mut said = BTreeSet::new();
     for (config, rule) in wanted(config, arguments.rule.as_deref())? {
-        let store = store::open(&config).await?;
+        let store = store_of(&config).await?;
         let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
         let resumed = resume(&config, store.as_ref(), &wanted, arguments.rate).await?;
         // That of one rule may have ended beside that of all.
@@ -116,7 +116,7 @@ struct State {
 pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
     let mut exit = Exit::Done;
     for config in config.of_each_rule() {
-        let store = store::open(&config).await?;
+        let store = store_of(&config).await?;
         let pause = store.outbox().pause_of_rule().await?;
         let overdue = overdue(&config, store.as_ref()).await?;
         let rule = store.rule();

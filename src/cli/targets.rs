@@ -4,12 +4,12 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure, each_table,
         events::{json, tables},
-        output, print,
+        output, print, store_of,
     },
     config::Config,
     order::{did_you_mean, printable},
     outbox::{Dropped, TargetStatus},
-    store::{self, Outbox},
+    store::Outbox,
 };
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     let (mut done, mut unknown, mut listed) = (false, None, 0);
     // Each orders table has deliveries and states of targets of its own.
     for config in each_table(config.of_each_rule()) {
-        let store = store::open(&config).await?;
+        let store = store_of(&config).await?;
         let outbox = tables(store.as_ref())?;
         let ended = match &arguments.command {
             None => list(&config, outbox, arguments.json).await.map(|count| {

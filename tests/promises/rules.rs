@@ -246,6 +246,15 @@ async fn commands_are_about_all_rules_or_about_one() {
     let [six, nine, unknown] = &lines[..] else { panic!("{closed}") };
     assert!(six.starts_with("6: not due") && unknown.starts_with("77: no such order") && nine.starts_with("9: closed"), "{closed}");
     assert_eq!(shop.status(9).await, GIVEN_UP);
+    // A pause of one rule is none of the others'.
+    order_closer(&settings, &["pause", "--rule", "auto-receive", "--reason", "the parcels are late"]).await.expect_code(0);
+    shop.orders(&[(10, -1_000), (11, -3_700_000)]).await;
+    shop.database
+        .execute(&format!("UPDATE orders SET status = {SHIPPED}, shipped_at = expires_at, pay_type = 0 WHERE order_no = 11"))
+        .await;
+    let closed = order_closer(&settings, &["close", "10", "11"]).await.expect_code(75).stdout;
+    assert!(closed.contains("10: closed") && closed.contains("11: not looked at, closing is paused"), "{closed}");
+    order_closer(&settings, &["resume", "--rule", "auto-receive"]).await.expect_code(0);
     // Not where two tables have it.
     shop.database.execute("INSERT INTO reviews (id, closes_at) VALUES (4, now() - interval '1 hour')").await;
     let several = order_closer(&settings, &["close", "4"]).await.expect_code(64).stderr;
