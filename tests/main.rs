@@ -12,6 +12,8 @@
     reason = "a test may panic"
 )]
 
+/// The clients that the documentation shows, in their own languages.
+mod clients;
 /// What each command of the real binary prints, does, and returns.
 mod commands;
 /// The one exam that every database sits, through the public `store` trait.
