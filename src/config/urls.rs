@@ -1,6 +1,7 @@
 //! Connection URLs. They carry passwords, so neither `Debug` nor `Display` prints one.
 
 mod database;
+mod hosts;
 mod redis;
 mod webhook;
 
@@ -55,6 +56,10 @@ const SHOWN: &[&str] = &[
     "timezone",
     "statement-cache-capacity",
     "db",
+    "target_session_attrs",
+    "connect_timeout",
+    "connectTimeout",
+    "load_balance_hosts",
 ];
 
 /// A URL without its password and what else may be secret in it, for logs and errors.
