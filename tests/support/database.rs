@@ -113,6 +113,17 @@ impl Database {
         Self { kind: Kind::MariaDb, url, transactions: pool.clone(), pool, name: None, _file: None }
     }
 
+    /// The same database by connections of its own, where there is a server.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let pool = match self.kind {
+            Kind::Postgres => Pool::Postgres(PgPoolOptions::new().max_connections(20).connect_lazy(&self.url).expect("a good URL")),
+            Kind::MariaDb => Pool::MariaDb(mysql_pool(&self.url)),
+            Kind::Sqlite => panic!("a file has no server"),
+        };
+        Self { kind: self.kind, url: self.url.clone(), transactions: pool.clone(), pool, name: None, _file: None }
+    }
+
     fn dropped_later(mut self) -> Self {
         self.name = self.url.rsplit('/').next().map(str::to_owned);
         self
