@@ -26,6 +26,7 @@ mod query;
 mod rehearsal;
 mod rights;
 mod session;
+mod shadow;
 mod sqlite;
 mod statement;
 mod statements;
@@ -42,6 +43,7 @@ pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
+pub use shadow::{Decision, Shadow};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};

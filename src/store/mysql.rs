@@ -102,6 +102,7 @@ impl Dialect for MySql {
     type List = ListStatement;
     type Table = Orders;
 
+    const READ_ONLY: &'static str = "SET SESSION TRANSACTION READ ONLY";
     const PARAMETERS: Parameters = Parameters::Bare;
     const BEGIN: &'static str = "START TRANSACTION";
     // A commit is not to be interrupted.

@@ -52,6 +52,7 @@ impl Dialect for Postgres {
     type List = ArrayStatement;
     type Table = Table;
 
+    const READ_ONLY: &'static str = "SET default_transaction_read_only = on";
     const PARAMETERS: Parameters = Parameters::Dollar;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");

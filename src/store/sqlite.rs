@@ -52,6 +52,7 @@ impl Dialect for Sqlite {
     type List = JsonStatement;
     type Table = Table;
 
+    const READ_ONLY: &'static str = "PRAGMA query_only = ON";
     const PARAMETERS: Parameters = Parameters::Numbered;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 

@@ -59,6 +59,8 @@ mod reload;
 mod rules;
 /// What systemd is told, and the units that it is given.
 mod service;
+/// A daemon that closes nothing, and says what it would have closed.
+mod shadow;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.
