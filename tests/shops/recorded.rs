@@ -41,3 +41,8 @@ async fn closes_as_medusa_does() {
 async fn closes_as_vendure_does() {
     closes("vendure", Kind::Postgres, "now()").await;
 }
+
+#[tokio::test]
+async fn closes_as_shopware_does() {
+    closes("shopware", Kind::MariaDb, "UTC_TIMESTAMP()").await;
+}
