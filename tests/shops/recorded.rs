@@ -46,3 +46,8 @@ async fn closes_as_vendure_does() {
 async fn closes_as_shopware_does() {
     closes("shopware", Kind::MariaDb, "UTC_TIMESTAMP()").await;
 }
+
+#[tokio::test]
+async fn closes_as_sylius_does() {
+    closes("sylius", Kind::MariaDb, "NOW()").await;
+}
