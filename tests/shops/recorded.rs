@@ -43,6 +43,11 @@ async fn closes_as_vendure_does() {
 }
 
 #[tokio::test]
+async fn closes_as_prestashop_does() {
+    closes("prestashop", Kind::MariaDb, "NOW()").await;
+}
+
+#[tokio::test]
 async fn closes_as_shopware_does() {
     closes("shopware", Kind::MariaDb, "UTC_TIMESTAMP()").await;
 }
