@@ -114,7 +114,8 @@ fn mentions(line: &str, number: i64) -> bool {
     })
 }
 
-fn logged_at(line: &str) -> Option<i64> {
+/// When a line was logged, in milliseconds since 1970.
+pub fn logged_at(line: &str) -> Option<i64> {
     let record: Value = serde_json::from_str(line).ok()?;
     let time: SystemTime = humantime::parse_rfc3339(record["timestamp"].as_str()?).ok()?;
     Some(unix_millis(time))

@@ -26,6 +26,9 @@ use crate::support::{
     till::Till,
 };
 
+/// What daemons say, unless `CHAOS_LOG` has it otherwise: the witness says at `debug` when rows decide alone.
+const LOG: &str = "info,order_closer::trigger::witness=debug";
+
 /// The database's server.
 #[derive(Debug)]
 pub enum Server {
@@ -182,6 +185,7 @@ impl Scene {
         till.provide();
         let owner = Settings::new()
             .set("log.format", "json")
+            .set("log.level", super::setting::<String>("CHAOS_LOG").unwrap_or_else(|| LOG.into()))
             .add(&shop::rules(options.kind, &till.url(), SECRETS[0]))
             .add(&receiver.webhook("receiver", "timeout = '2s'"))
             // Never given up in a run.

@@ -6,12 +6,25 @@ use crate::{
     histories::history::{CANCELLED, GIVEN_UP},
     support::{
         Database, Kind, Shop,
-        shop::{ARTICLES, CLOSED, PAID, UNPAID},
+        shop::{CLOSED, INITIAL_STOCK, PAID, UNPAID},
     },
 };
 
 /// The login of the daemons.
 pub const USER: &str = "closer";
+
+/// How many articles there are, numbered from 0: enough that orders seldom wait for each other's, few enough that they do.
+pub const ARTICLES: i64 = 97;
+
+/// The article that an order has.
+pub fn article(order: i64) -> i64 {
+    order % ARTICLES
+}
+
+/// How many of it.
+pub fn quantity(order: i64) -> i64 {
+    1 + order % 3
+}
 
 const JOURNAL: &str = "INSERT INTO journal (order_no, at, old_status, new_status, deadline) VALUES";
 
@@ -40,6 +53,9 @@ pub async fn open(database: Database) -> Shop {
         )
     };
     let execute = async |sql: &str| shop.database.execute(sql).await;
+    let articles: Vec<String> = (0..ARTICLES).map(|sku| format!("({sku}, {INITIAL_STOCK})")).collect();
+    execute("DELETE FROM inventory").await;
+    execute(&format!("INSERT INTO inventory VALUES {}", articles.join(", "))).await;
     execute("ALTER TABLE orders ADD COLUMN pay_type integer NOT NULL DEFAULT 1").await;
     execute(&format!("ALTER TABLE closures ADD COLUMN deadline {time} NULL")).await;
     execute(&format!(
