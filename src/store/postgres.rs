@@ -7,6 +7,7 @@ mod own;
 mod pooler;
 mod rights;
 mod statements;
+mod survey;
 mod version;
 mod zone;
 
@@ -27,6 +28,7 @@ use crate::{
         error::Class,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
         zone::ServersZone,
@@ -52,6 +54,7 @@ impl Dialect for Postgres {
     type Table = Table;
 
     const PARAMETERS: Parameters = Parameters::Dollar;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
     const FAILS_WHOLE: bool = true;

@@ -6,6 +6,7 @@ mod deadline;
 mod file;
 mod own;
 mod statements;
+mod survey;
 
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
@@ -25,6 +26,7 @@ use crate::{
         error::Class,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
     },
@@ -52,6 +54,7 @@ impl Dialect for Sqlite {
     type Table = Table;
 
     const PARAMETERS: Parameters = Parameters::Numbered;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
     async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
