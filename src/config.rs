@@ -29,12 +29,12 @@ pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
 pub use live::Live;
-pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
+pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or, load_text};
 pub use rule::{Names, Rival, Rule};
 pub use rules::{RuleName, RuleSettings, Which};
 pub use secret::Secret;
 pub use statement::{Rows, Statement};
-pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
+pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl, without_password};
 pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};

@@ -84,6 +84,24 @@ fn redacted(url: &str, is_shown: impl Fn(&str) -> bool) -> String {
     parsed.to_string()
 }
 
+/// A URL without its password and without parameters that may be secret, and whether it had any: what is left may stand in a
+/// file that others read.
+#[must_use]
+pub fn without_password(url: &str) -> (String, bool) {
+    let Ok(mut parsed) = Url::parse(url) else { return (String::new(), true) };
+    let (kept, secret): (Vec<(String, String)>, Vec<_>) = parsed.query_pairs().into_owned().partition(|(name, _)| is_shown(name));
+    let had = parsed.password().is_some() || !secret.is_empty();
+    if had {
+        // Fails only for URLs that can't have a password.
+        parsed.set_password(None).ok();
+        parsed.set_query(None);
+        if !kept.is_empty() {
+            parsed.query_pairs_mut().extend_pairs(kept);
+        }
+    }
+    (if had { parsed.to_string() } else { url.to_owned() }, had)
+}
+
 /// Whether a parameter's value may be shown.
 fn is_shown(name: &str) -> bool {
     SHOWN.contains(&name)
