@@ -7,7 +7,7 @@ mod webhook;
 use url::{Position, Url};
 
 pub use database::DatabaseUrl;
-pub use redis::{RedisAddress, RedisUrl};
+pub use redis::{Endpoint, RedisAddress, RedisUrl, Sentinels};
 pub use webhook::WebhookUrl;
 
 use super::secret::HIDDEN;
@@ -55,6 +55,8 @@ const SHOWN: &[&str] = &[
     "timezone",
     "statement-cache-capacity",
     "db",
+    "sentinelServiceName",
+    "sentinelUsername",
 ];
 
 /// A URL without its password and what else may be secret in it, for logs and errors.
