@@ -8,7 +8,7 @@ mod webhook;
 use url::{Position, Url};
 
 pub use database::DatabaseUrl;
-pub use redis::{RedisAddress, RedisUrl};
+pub use redis::{Endpoint, RedisAddress, RedisUrl, Sentinels};
 pub use webhook::WebhookUrl;
 
 use super::secret::HIDDEN;
@@ -60,6 +60,8 @@ const SHOWN: &[&str] = &[
     "connect_timeout",
     "connectTimeout",
     "load_balance_hosts",
+    "sentinelServiceName",
+    "sentinelUsername",
 ];
 
 /// A URL without its password and what else may be secret in it, for logs and errors.
