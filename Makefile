@@ -36,7 +36,7 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 .PHONY: more denied
 more:
 	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python)
-	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql,tests run the clients of examples/clients; npm and pip fetch what these need)
+	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
@@ -79,12 +79,12 @@ deny: ## licences, sources, known weaknesses and doubles of all crates, as deny.
 
 comma := ,
 
-# $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs that are missing.
+# $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs, or files by their paths, that are missing.
 define require
 @missing=""; \
 for pair in $(1); do \
 	program="$${pair%%=*}"; \
-	command -v "$$program" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$$program" >/dev/null 2>&1 || \
+	command -v "$$program" >/dev/null 2>&1 || [ -e "$$program" ] || ls /usr/lib/postgresql/*/bin/"$$program" >/dev/null 2>&1 || \
 		missing="$$missing $$(echo "$${pair#*=}" | tr ':' ' ')"; \
 done; \
 if [ -n "$$missing" ]; then \
