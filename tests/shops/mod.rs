@@ -23,7 +23,7 @@ use changes::Snapshot;
 use order_closer::config::{self, Config};
 use serde_json::Value;
 
-use crate::support::{Daemon, Database, OneShot, Redis, Settings, wait};
+use crate::support::{Daemon, Database, Kind, OneShot, Redis, Settings, wait};
 
 /// An example, and a database with its system's tables.
 struct Example {
@@ -43,6 +43,11 @@ impl Example {
         for prefix in example.settings().of_each_rule().into_iter().map(|rule| String::from(rule.redis.key_prefix)) {
             let is_named = prefix == "none" || example.text().contains(&format!("# Keys: SET {prefix}<"));
             assert!(is_named, "the head names keys as they are expected: {prefix}");
+        }
+        if !example.name.starts_with("plain") {
+            for table in example.signs() {
+                assert_eq!(example.database.rows(&format!("SELECT 1 FROM {table} WHERE 1 = 0")).await.len(), 0, "{table} tells the shop");
+            }
         }
         // Of a table with several versions of an order the head says that no index is to make their id unique.
         let missing: &[&str] = if example.text().contains("no unique index on id") { &["id index"] } else { &[] };
@@ -66,6 +71,14 @@ impl Example {
 
     fn settings(&self) -> Config {
         config::load(Some(&self.file())).unwrap_or_else(|error| panic!("{error}")).config
+    }
+
+    /// The tables by which the head says that the shop is to be known, quoted.
+    fn signs(&self) -> Vec<String> {
+        let quote = if self.database.kind == Kind::Postgres { '"' } else { '`' };
+        let text = self.text();
+        let tables = text.lines().find_map(|line| line.strip_prefix("# Tables that tell this shop: ")).expect("the head names them");
+        tables.split(", ").map(|table| format!("{quote}{table}{quote}")).collect()
     }
 
     /// The `CREATE INDEX` statements in the comments of the file.
