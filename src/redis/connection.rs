@@ -75,6 +75,7 @@ impl Connection {
                 return Self::open_at(redis, ServerConfig::Unix { path: path.clone() }, false, &performance).await;
             }
             RedisAddress::Tcp { host, port, tls } => (host, *port, *tls),
+            RedisAddress::Nowhere => return Err(RedisError::none()),
         };
         let mut failure = None;
         for address in resolve(host, port, PATIENCE).await? {

@@ -51,6 +51,11 @@ impl Said {
 }
 
 impl RedisError {
+    /// What is said to whoever asks a Redis that there is not.
+    pub(super) fn none() -> Self {
+        Self::Unusable(Said::new("there is no Redis: redis.url is \"none\"", "set redis.url to the Redis that has the orders' keys"))
+    }
+
     /// What was said.
     #[must_use]
     pub fn said(&self) -> &Said {

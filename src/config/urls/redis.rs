@@ -21,9 +21,11 @@ pub enum RedisAddress {
     },
     /// Through a Unix socket.
     Unix(PathBuf),
+    /// Not at all: there is none.
+    Nowhere,
 }
 
-/// The URL of a standalone Redis.
+/// The URL of a standalone Redis, or `none`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedisUrl {
@@ -36,6 +38,14 @@ pub struct RedisUrl {
     /// The database number in which keys are written and touched.
     pub database: u8,
     redacted: String,
+}
+
+impl RedisUrl {
+    /// Whether there is no Redis: orders close by their rows alone.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.address == RedisAddress::Nowhere
+    }
 }
 
 impl Default for RedisUrl {
@@ -54,6 +64,9 @@ impl TryFrom<String> for RedisUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self { address: RedisAddress::Nowhere, username: None, password: None, database: 0, redacted: text });
+        }
         let wrong = |what: String| {
             format!(
                 "this Redis URL can't be read: {what}; write redis://user:password@host:6379/0, with special characters percent-encoded"
@@ -96,7 +109,7 @@ impl TryFrom<String> for RedisUrl {
                 }
                 RedisAddress::Unix(decoded(url.path())?.into())
             }
-            _ => return Err("a Redis URL begins with redis://, rediss:// or redis+unix://".into()),
+            _ => return Err("a Redis URL begins with redis://, rediss:// or redis+unix://; where there is no Redis, it is \"none\"".into()),
         };
         let database = match database {
             None => 0,
