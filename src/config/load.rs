@@ -203,6 +203,12 @@ impl Loaded {
         }
         self.validate_webhooks()?;
         if let Some(stream) = &events.stream {
+            if self.config.redis.url.is_none() {
+                return Err(self.wrong(
+                    "events.stream.key",
+                    "names a stream in Redis, and there is no Redis: redis.url is \"none\"; take out the stream, or set redis.url",
+                ));
+            }
             if stream.key.is_empty() {
                 return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
             }

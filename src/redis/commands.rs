@@ -73,6 +73,12 @@ impl Commands {
         self.supervisor.troubles()
     }
 
+    /// Whether there is no Redis (`redis.url` is none): every command fails, and says so.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.supervisor.is_absent()
+    }
+
     /// The server that is connected, as far as it tells what it is.
     #[must_use]
     pub fn server(&self) -> Option<Server> {

@@ -54,6 +54,11 @@ impl Said {
 }
 
 impl RedisError {
+    /// What is said to whoever asks a Redis that there is not.
+    pub(super) fn none() -> Self {
+        Self::Unusable(Said::new("there is no Redis: redis.url is \"none\"", "set redis.url to the Redis that has the orders' keys"))
+    }
+
     /// What was said.
     #[must_use]
     pub fn said(&self) -> &Said {
@@ -129,7 +134,7 @@ impl RedisError {
                 "let redis.url name the sentinels and the service that they watch: {}",
                 redis.url.as_other("-sentinel", "?sentinelServiceName=NAME")
             ),
-            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) => {
+            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
                 "let redis.url lead to the primary, whose keys expire and are announced".into()
             }
         };

@@ -34,6 +34,9 @@ use choice::{choose, disputed};
 /// How often each host is asked.
 const EVERY: Duration = Duration::from_millis(250);
 
+/// The same of one that does not answer while another takes writes: each refusal of a login is a line in its log.
+const EVERY_ABSENT: Duration = Duration::from_secs(2);
+
 /// How long one may take to answer, and how long to be connected to.
 const ANSWER: Duration = Duration::from_millis(750);
 const CONNECT: Duration = Duration::from_secs(2);
@@ -248,9 +251,9 @@ impl<D: Dialect> Hosts<D> {
         };
         let told: Vec<String> = seen.standings.iter().enumerate().map(told).collect();
         let reason = format!("none of the hosts can be written to ({})", told.join("; "));
-        let refused = |standing: &Standing| match standing {
-            Standing::Away(StoreError::Refused { cure, .. }) => Some(cure.clone()),
-            _ => None,
+        let refused = |standing: &Standing| {
+            let Standing::Away(StoreError::Refused { cure, .. }) = standing else { return None };
+            Some(cure.clone())
         };
         match seen.standings.iter().map(refused).collect::<Option<Vec<_>>>() {
             Some(cures) => Err(StoreError::Refused { reason, cure: cures.into_iter().next().unwrap_or_default() }),
@@ -303,7 +306,9 @@ impl<D: Dialect> Hosts<D> {
     fn note(&self, at: usize, standing: Standing) {
         let mut seen = self.seen();
         let place = |at: usize| self.all[at].url.place();
-        if seen.standings[at] != standing && seen.standings[at] != Standing::Unknown {
+        // A server that is down is so in several words.
+        let is_news = std::mem::discriminant(&seen.standings[at]) != std::mem::discriminant(&standing);
+        if is_news && seen.standings[at] != Standing::Unknown {
             info!(host = place(at), was = %seen.standings[at], is = %standing, "a host of the database has changed");
         }
         seen.learn(at, standing);
@@ -344,8 +349,10 @@ async fn watch_one<D: Dialect>(hosts: Weak<Hosts<D>>, at: usize) {
     let mut connection = None;
     while let Some(hosts) = hosts.upgrade() {
         let standing = hosts.ask(at, &mut connection).await;
+        let is_away = matches!(standing, Standing::Away(_));
         hosts.note(at, standing);
+        let pause = if is_away && hosts.none_takes_writes().is_ok() { EVERY_ABSENT } else { EVERY };
         drop(hosts);
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(pause).await;
     }
 }

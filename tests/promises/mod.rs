@@ -31,6 +31,8 @@ mod isolated;
 mod locks;
 /// A database far away, or out of reach while connections stay open.
 mod network;
+/// No Redis at all.
+mod no_redis;
 /// What has been overdue for years.
 mod old_orders;
 /// Nothing closes for a while, because somebody has said so.
