@@ -13,6 +13,7 @@ mod counts;
 mod courier;
 mod dead_letters;
 mod letters;
+mod members;
 mod migrations;
 mod overview;
 mod pauses;

@@ -22,7 +22,9 @@ use crate::{
     outbox::LatestPauses,
     redis::Commands,
     store::Store,
-    trigger::{Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch},
+    trigger::{
+        Board, Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+    },
     watchdog::Watchdog,
 };
 
@@ -165,7 +167,7 @@ impl Line {
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
         spawn(Box::pin(Arc::clone(&peers).run(Heart {
             config: config.clone(),
-            commands: commands.clone(),
+            board: Board::of(&commands, &store),
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             stats: Arc::clone(&stats),
@@ -181,6 +183,7 @@ impl Line {
             passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
+            has_redis: !commands.is_absent(),
         };
         spawn(Box::pin(summaries.clone().run(config.log.summary.get(), stop.clone())));
         if let Some(serving) = serving {

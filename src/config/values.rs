@@ -180,6 +180,8 @@ impl fmt::Display for Oldest {
 pub enum Status {
     /// A number.
     Integer(i64),
+    /// Bytes, as `0x` and two small hex digits for each.
+    Bytes(String),
     /// A word, or a label of an enumeration.
     Text(String),
 }
@@ -190,7 +192,7 @@ impl Status {
     pub fn text(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
+            Self::Bytes(text) | Self::Text(text) => text.clone(),
         }
     }
 
@@ -199,27 +201,51 @@ impl Status {
     pub fn literal(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
+            Self::Bytes(hex) => hex.clone(),
             Self::Text(text) => format!("'{text}'"),
+        }
+    }
+}
+
+/// The status that `0x…` means; `None` for a word.
+fn bytes(text: &str) -> Option<Result<Status, String>> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(if digits.len().is_multiple_of(2) {
+        Ok(Status::Bytes(format!("0x{}", digits.to_ascii_lowercase())))
+    } else {
+        Err(format!("has {} hex digits after 0x; two are a byte, so their number is even", digits.len()))
+    })
+}
+
+/// A status as it is written.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a status is a whole number or a string, such as 0 or \"pending\"")]
+enum Written {
+    Integer(i64),
+    Text(String),
+}
+
+impl TryFrom<Written> for Status {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Integer(number) => Ok(Self::Integer(number)),
+            // Statuses become literals in the SQL, so that partial indexes on them can be used.
+            Written::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
+                Err("is empty or has quotes, backslashes or control characters".into())
+            }
+            Written::Text(text) => bytes(&text).unwrap_or(Ok(Self::Text(text))),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Status {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a status is a whole number or a string, such as 0 or \"pending\"")]
-        enum Shape {
-            Integer(i64),
-            Text(String),
-        }
-        match Shape::deserialize(deserializer)? {
-            Shape::Integer(number) => Ok(Self::Integer(number)),
-            // Statuses become literals in the SQL, so that partial indexes on them can be used.
-            Shape::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
-                Err(serde::de::Error::custom("is empty or has quotes, backslashes or control characters"))
-            }
-            Shape::Text(text) => Ok(Self::Text(text)),
-        }
+        Written::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
     }
 }
 
@@ -251,17 +277,22 @@ impl From<Vec<Status>> for Statuses {
 
 impl<'de> Deserialize<'de> for Statuses {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // What is wrong with one of them is found after the shape, or the shape's own message would take its place.
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "statuses are whole numbers or strings, one or several: 0, [0, 1] or [\"pending\"]")]
         enum Shape {
-            One(Status),
-            Many(Vec<Status>),
+            One(Written),
+            Many(Vec<Written>),
         }
-        match Shape::deserialize(deserializer)? {
-            Shape::One(status) => Ok(Self(vec![status])),
-            Shape::Many(statuses) if statuses.is_empty() => Err(serde::de::Error::custom("at least one status is needed")),
-            Shape::Many(statuses) => Ok(statuses.into()),
+        let written = match Shape::deserialize(deserializer)? {
+            Shape::One(status) => vec![status],
+            Shape::Many(statuses) => statuses,
+        };
+        if written.is_empty() {
+            return Err(serde::de::Error::custom("at least one status is needed"));
         }
+        let statuses: Result<Vec<Status>, String> = written.into_iter().map(Status::try_from).collect();
+        Ok(statuses.map_err(serde::de::Error::custom)?.into())
     }
 }
 

@@ -17,6 +17,8 @@ mod dead_letters;
 mod ends;
 /// Notifications that get lost, come twice, or are forged.
 mod events;
+/// Another host of the database takes over, while orders fall due.
+mod failover;
 /// Whose fault a failure is: the order's, or the database's.
 mod faults;
 /// Thousands of notifications a second that name no order of ours.
@@ -29,6 +31,8 @@ mod isolated;
 mod locks;
 /// A database far away, or out of reach while connections stay open.
 mod network;
+/// No Redis at all.
+mod no_redis;
 /// What has been overdue for years.
 mod old_orders;
 /// Nothing closes for a while, because somebody has said so.
@@ -55,6 +59,8 @@ mod refused;
 mod reload;
 /// Several rules in one daemon.
 mod rules;
+/// The primary that sentinels name.
+mod sentinels;
 /// What systemd is told, and the units that it is given.
 mod service;
 /// A database that is slow for a while, or for good.

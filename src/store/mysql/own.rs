@@ -49,6 +49,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
+            include_str!("migrations/6.sql"),
         ],
     }
 }

@@ -73,6 +73,10 @@ impl Words {
         format!("{}order_closer_pauses", self.schema)
     }
 
+    pub(crate) fn members(&self) -> String {
+        format!("{}order_closer_members", self.schema)
+    }
+
     pub(crate) fn migrations_table(&self) -> String {
         format!("{}order_closer_migrations", self.schema)
     }

@@ -36,6 +36,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
+            include_str!("migrations/6.sql"),
         ],
     }
 }
