@@ -18,23 +18,22 @@ mod migrate;
 mod output;
 mod pause;
 mod reconcile;
+mod run;
 mod targets;
 mod top;
 
 use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
-use tracing::error;
-
 use crate::{
-    app::{self, Reread, RunError},
-    config::{Config, Loaded, Rule, RuleName, Span, Which, load},
+    app::RunError,
+    config::{Config, Rule, RuleName, Span, Which, load},
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
     store::{self, OpenError, Store, StoreError},
     trigger::Witness,
 };
+use clap::{Parser, Subcommand, error::ErrorKind};
 use output::{complain, print};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
@@ -59,7 +58,7 @@ impl Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Listen and close orders until stopped (SIGTERM or SIGINT: finish what is in hand, then exit).
-    Run,
+    Run(run::Arguments),
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
     /// Write a configuration for the orders table of a database: looks at its tables, asks what can't be seen, only reads.
@@ -250,13 +249,16 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return ended;
     }
     let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
-    if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }) {
+    if matches!(
+        arguments.command,
+        Command::Run(_) | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }
+    ) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
     let settings = &loaded.config;
     let log = logs::start(&loaded)?;
     match arguments.command {
-        Command::Run => run(&loaded, file, log.level()),
+        Command::Run(arguments) => run::run(&loaded, file, log.level(), &arguments),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, rule, ttl } => runtime(1)?.block_on(arm::run(settings, rule.as_deref(), &id, ttl)),
@@ -286,25 +288,6 @@ async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>
             None
         }
     }
-}
-
-/// Runs the daemon, whose last word is a line of its log, as all its others are.
-fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLevel) -> CommandResult {
-    logs::log_panics();
-    let workers: usize = loaded.config.of_each_rule().iter().map(|config| config.close.workers).sum();
-    let runtime = runtime(workers + 2)?;
-    let read = move || {
-        let loaded = load(file.as_deref())?;
-        let (filter, set_level) = (logs::filter(&loaded)?, Arc::clone(&set_level));
-        Ok(Reread { loaded, set_level: Box::new(move || set_level(filter)) })
-    };
-    let ended = runtime.block_on(app::run(loaded, Box::new(read)));
-    // Threads that ask a silent name server are not waited for.
-    runtime.shutdown_background();
-    let Err(error) = ended else { return Ok(Exit::Done) };
-    let Failure { exit, message } = error.into();
-    error!(reason = message, exit = exit as u8, "order-closer can't go on");
-    Ok(exit)
 }
 
 /// The settings as the rules have them that a command is about: the one that was named, or all.
