@@ -13,6 +13,7 @@ mod dialect;
 mod driver;
 mod error;
 mod halt;
+mod hosts;
 mod mapping;
 mod mysql;
 mod obstacles;
@@ -35,6 +36,7 @@ mod zone;
 
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
+pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
 pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for};
 pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
@@ -92,6 +94,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn is_another(&self) -> Result<bool, StoreError>;
+
+    /// Which turn of hosts it is, where the URL names several: another number since another host is used.
+    fn turn(&self) -> u64;
+
+    /// Asks each host of the URL what it is now; nothing where there is only one.
+    async fn look_at_hosts(&self) -> Vec<HostSeen>;
 
     /// The names of the table's columns.
     fn columns(&self) -> Vec<String>;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::{Connection, Database, SqlStr, error::DatabaseError};
 
 use crate::{
-    config::{self, Names, Rule},
+    config::{self, DatabaseUrl, Names, Rule},
     order::{IdKind, OrderId, Row},
     store::{
         Limits, OpenError, Settings, StoreError,
@@ -14,6 +14,7 @@ use crate::{
         connections::Plan,
         driver::{Columns, Driver},
         error::{Class, sort},
+        hosts::Host,
         mapping::StatusLiterals,
         own::Words,
         session::Session,
@@ -58,11 +59,21 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
     const LIMITED_BY_TIME: bool = false;
 
-    /// Reads the settings, asks the server what no pooled session can tell, and says how to connect.
+    /// Says what a host is: its last row has a number, 0 where it takes writes from everybody who may write, and the number of its
+    /// timeline, NULL where it counts none.
+    const STANDING: &'static str;
+
+    /// How to connect to the host of a URL.
+    ///
+    /// # Errors
+    /// What in the URL the driver does not take.
+    fn options(settings: &Settings, url: &DatabaseUrl) -> Result<DriverOptions<Self>, OpenError>;
+
+    /// Reads the settings, asks the server what no pooled session can tell, and says how its sessions are set up.
     ///
     /// # Errors
     /// What in the settings, or about the server, rules it out.
-    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError>;
+    async fn plan(settings: &Settings, host: &Host<Self>) -> Result<(Self, Plan), OpenError>;
 
     /// What the error of the first connection means.
     fn refused(_database: &config::Database, error: sqlx::Error) -> OpenError {
@@ -79,11 +90,11 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Asks the server for its own zone, over a connection that sets none.
+    /// Asks this host for its own zone, over a connection that sets none.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
+    async fn servers_zone_now(&self, _: &Host<Self>) -> Result<Option<ServersZone>, StoreError> {
         Ok(None)
     }
 

@@ -24,6 +24,7 @@ use crate::{
         dialect::{Batch, Dialect, DriverRow, Fragments, List, sorted},
         driver::{Columns, Driver, Value},
         error::Class,
+        hosts::Host,
         session::Session,
         statement::{Parameters, sql},
         survey::SurveyWords,
@@ -57,17 +58,21 @@ impl Dialect for Sqlite {
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
-    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
-        let database = &settings.database;
-        let options: SqliteConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
-        let file = options.get_filename();
-        file::found(file, &database.url)?;
+    const STANDING: &'static str = "SELECT 0, NULL";
+
+    fn options(settings: &Settings, url: &DatabaseUrl) -> Result<SqliteConnectOptions, OpenError> {
+        let options: SqliteConnectOptions = url.secret().parse().map_err(unusable_url)?;
         // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
         // a close.sql statement that would leave orphans is rejected and seen.
         // Whoever writes holds everything, and nothing is gained by giving up early.
-        let options = options.create_if_missing(false).busy_timeout(settings.acquire_timeout()).row_buffer_size(ROW_BUFFER);
+        Ok(options.create_if_missing(false).busy_timeout(settings.acquire_timeout()).row_buffer_size(ROW_BUFFER))
+    }
+
+    async fn plan(settings: &Settings, host: &Host<Self>) -> Result<(Self, Plan), OpenError> {
+        let database = &settings.database;
+        let file = host.plain.get_filename();
+        file::found(file, &database.url)?;
         let plan = Plan {
-            options,
             closing: String::new(),
             reading: String::new(),
             timeout: database.timeout.get(),

@@ -19,6 +19,7 @@ use crate::{
         postgres::Postgres,
         sqlite::Sqlite,
         statement::sql,
+        table::way,
     },
 };
 
@@ -166,8 +167,7 @@ impl Survey {
     }
 
     async fn of<D: Dialect>(settings: &Settings) -> Result<Self, OpenError> {
-        let (_, plan) = D::plan(settings).await?;
-        let connections = Connections::<D>::new(plan, settings);
+        let (_, connections) = way::<D>(settings).await?;
         connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
         let reader: Box<dyn Reader> = Box::new(Reading { connections, dialect: PhantomData::<D> });
         let words = D::SURVEY;

@@ -32,6 +32,8 @@ mod reconcile;
 mod rules;
 /// The example shop.
 mod shop;
+/// The clients on the pages are those that are run.
+mod snippets;
 /// The command line itself.
 mod usage;
 

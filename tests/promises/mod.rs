@@ -17,6 +17,8 @@ mod dead_letters;
 mod ends;
 /// Notifications that get lost, come twice, or are forged.
 mod events;
+/// Another host of the database takes over, while orders fall due.
+mod failover;
 /// Whose fault a failure is: the order's, or the database's.
 mod faults;
 /// Thousands of notifications a second that name no order of ours.

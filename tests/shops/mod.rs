@@ -11,6 +11,7 @@ mod mall;
 mod mall_all;
 mod plain_mysql;
 mod plain_postgres;
+mod recorded;
 mod saleor;
 mod spree;
 mod woocommerce;

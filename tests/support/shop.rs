@@ -23,7 +23,8 @@ pub const CLOSED: i64 = 4;
 /// What the inventory has of each article before the first order.
 pub const INITIAL_STOCK: i64 = 1_000_000;
 
-const ARTICLES: i64 = 5;
+/// How many articles there are, numbered from 0.
+pub const ARTICLES: i64 = 5;
 
 /// A shop in a database of its own. Orders are numbered; each has one item, and reserves its quantity.
 #[derive(Debug)]
@@ -45,12 +46,12 @@ pub struct Outcome {
 }
 
 /// The article that an order has.
-fn article(order_no: i64) -> i64 {
+pub fn article(order_no: i64) -> i64 {
     order_no.rem_euclid(ARTICLES)
 }
 
 /// How many of it.
-fn quantity(order_no: i64) -> i64 {
+pub fn quantity(order_no: i64) -> i64 {
     1 + order_no.rem_euclid(3)
 }
 
@@ -113,7 +114,7 @@ impl Shop {
     }
 
     /// The point in time that lies so many milliseconds from the database's now, as SQL.
-    fn moment(&self, millis: i64) -> String {
+    pub fn moment(&self, millis: i64) -> String {
         match self.database.kind {
             Kind::Postgres => format!("date_trunc('milliseconds', clock_timestamp()) + interval '{millis} milliseconds'"),
             Kind::MariaDb => format!("NOW(3) + INTERVAL {} MICROSECOND", millis * 1_000),
@@ -127,7 +128,7 @@ impl Shop {
     }
 
     /// Milliseconds since 1970 of a column, as SQL.
-    fn unix_millis(&self, column: &str) -> String {
+    pub fn unix_millis(&self, column: &str) -> String {
         match self.database.kind {
             Kind::Postgres => format!("floor(extract(epoch FROM {column}) * 1000)::bigint"),
             Kind::MariaDb => format!("FLOOR(UNIX_TIMESTAMP({column}) * 1000)"),
@@ -274,6 +275,20 @@ impl Shop {
     pub async fn overdue(&self) -> i64 {
         let now = self.moment(0);
         self.database.number(&format!("SELECT count(*) FROM orders WHERE status = {UNPAID} AND expires_at <= {now}")).await
+    }
+
+    /// The database's clock, in milliseconds since 1970.
+    pub async fn clock(&self) -> i64 {
+        let now = self.unix_millis(&format!("({})", self.moment(0)));
+        self.database.number(&format!("SELECT {now}")).await
+    }
+
+    /// When the last order was closed, by that clock, of those that were closed more than so many milliseconds after their
+    /// deadlines.
+    pub async fn last_late_closure(&self, millis: i64) -> Option<i64> {
+        let (closed_at, expires_at) = (self.unix_millis("closed_at"), self.unix_millis("expires_at"));
+        let text = self.database.text(&format!("SELECT max({closed_at}) FROM orders WHERE {closed_at} - {expires_at} > {millis}")).await;
+        text.map(|text| text.parse().expect("a number"))
     }
 
     /// Waits until every order with a deadline is paid or closed, deadlines in the future included.

@@ -264,8 +264,13 @@ pub(super) fn status_column(column: &Column, name: &str) -> Result<(StatusKind, 
         "decimal" if column.scale == Some(0) => Ok(number()),
         "enum" => Ok(text(StatusKind::Enumeration(labels(&column.declared)))),
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => Ok(text(StatusKind::Text)),
+        "binary" | "varbinary" => {
+            let length = column.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+            let kind = StatusKind::Bytes { length, fixed: column.base == "binary" };
+            Ok((kind, format!("CONVERT(CONCAT('0x', LOWER(HEX({name}))) USING utf8mb4)")))
+        }
         _ => Err(Misfit(format!(
-            "orders.status: the column {} is {}; a status is a whole number, text or an ENUM",
+            "orders.status: the column {} is {}; a status is a whole number, text, an ENUM or bytes (BINARY, VARBINARY)",
             column.name, column.declared
         ))),
     }

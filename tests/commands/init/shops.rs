@@ -58,6 +58,17 @@ async fn spree_is_known() {
     is_known(Kind::Postgres, "spree", include_str!("../../shops/spree.sql"), &["status = \"payment_state\""]).await;
 }
 
+#[tokio::test]
+async fn medusa_is_known() {
+    is_known(Kind::Postgres, "medusa", include_str!("../../shops/medusa/schema.sql"), &["table = \"order\"", "closed = \"canceled\""])
+        .await;
+}
+
+#[tokio::test]
+async fn vendure_is_known() {
+    is_known(Kind::Postgres, "vendure", include_str!("../../shops/vendure/schema.sql"), &["closed = \"Cancelled\""]).await;
+}
+
 /// A table `orders` as in the pattern for shops of one's own is anybody's.
 #[tokio::test]
 async fn a_pattern_is_no_shop() {
