@@ -62,7 +62,7 @@ enum Command {
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
     /// Write a configuration for the orders table of a database: looks at its tables, asks what can't be seen, only reads.
-    Init(init::Arguments),
+    Init(Box<init::Arguments>),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
     Check(check::Arguments),
     /// Write the key of an order, as an order service would.
@@ -243,7 +243,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
     if let Command::Init(arguments) = arguments.command {
         // The file is yet to be written.
         let runtime = runtime(2)?;
-        let ended = runtime.block_on(init::run(file, arguments));
+        let ended = runtime.block_on(init::run(file, *arguments));
         // A thread that reads the terminal is not waited for.
         runtime.shutdown_background();
         return ended;
