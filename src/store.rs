@@ -43,6 +43,7 @@ pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 
 use opening::unusable_url;

@@ -8,7 +8,7 @@ pub(super) use mentioned::Reading;
 
 use crate::{
     config::{Events, Rule, TableName},
-    store::WITH_PAUSES,
+    store::{TABLES_VERSION as VERSION, WITH_PAUSES},
 };
 
 /// What may be done to a table.
@@ -91,6 +91,13 @@ pub(super) fn own(schema: &str, events: &Events, version: i64) -> Vec<Need> {
     .take(if version < WITH_PAUSES { 5 } else { 7 })
     .map(|(name, rights)| Need::of(TableName { schema: Some(schema.into()), name: format!("order_closer_{name}") }, rights))
     .collect()
+}
+
+/// The GRANTs by which a user may do with our own tables whatever a daemon does that records events; `schema` is quoted, with its dot.
+pub(crate) fn own_rights(schema: &str, to: &str) -> Vec<String> {
+    let events = Events { enabled: true, ..Events::default() };
+    let needs = own("", &events, VERSION);
+    needs.iter().filter_map(|need| grant(&need.rights, &format!("{schema}{}", need.table.name), to)).collect()
 }
 
 /// GRANT, for all rights of a table at once; nothing without any.

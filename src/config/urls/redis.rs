@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{decoded, is_shown, only, parsed, redacted};
@@ -24,7 +25,7 @@ pub enum RedisAddress {
 }
 
 /// The URL of a standalone Redis.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedisUrl {
     /// Where it is.

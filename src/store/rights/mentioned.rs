@@ -101,15 +101,17 @@ impl Statement<'_> {
     }
 
     fn read(&mut self) {
-        // Of each open parenthesis, whether FROM has another meaning in it, as in EXTRACT(YEAR FROM created).
+        // Of each open parenthesis, whether FROM and USING have another meaning in it, as in EXTRACT(YEAR FROM created), or in
+        // CONVERT(name USING utf8mb4).
         let mut inside = Vec::new();
         for at in 0..self.tokens.len() {
             match &self.tokens[at] {
                 Token::Other('(') => {
-                    inside.push(self.follows(at, &["EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY"]));
+                    inside.push(self.follows(at, &["EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY", "CONVERT", "CHAR"]));
                 }
                 Token::Other(')') => drop(inside.pop()),
-                token if token.is("FROM") && !self.follows(at, &["DISTINCT"]) && inside.last() != Some(&true) => self.from(at),
+                token if (token.is("FROM") || token.is("USING")) && inside.last() == Some(&true) => {}
+                token if token.is("FROM") && !self.follows(at, &["DISTINCT"]) => self.from(at),
                 token if token.is("JOIN") || (token.is("USING") && !self.follows(at, &["KEY"])) => self.list(at + 1, &[Right::Select]),
                 token if token.is("INTO") => self.into(at),
                 token if token.is("UPDATE") => self.update(at),
@@ -285,6 +287,7 @@ mod tests {
             ),
             ("UPDATE stock s, items i SET s.n = 1, i.m = IF(1, 2, 3) WHERE s.id = i.id", "stock SU, items SU"),
             ("INSERT IGNORE INTO Log (`id`) VALUES (1) ON DUPLICATE KEY UPDATE id = 1", "Log I, Log U, Log S"),
+            ("UPDATE a SET n = CONVERT((SELECT m FROM b) USING utf8mb4), c = CHAR(77 USING ascii)", "a SU, b S"),
             ("REPLACE INTO a SELECT id FROM b WHERE note = 'it\\'s FROM c'", "a ID, b S"),
         ] {
             assert_eq!(found(sql, MYSQL), tables, "{sql}");
