@@ -26,6 +26,10 @@ mod generate;
 mod hostile;
 /// What the daemon logs.
 mod logs;
+/// Container files and manifests.
+mod manifests;
+/// What is installed, and by what other user it is called.
+mod packages;
 /// The SQL of `migrate`, for somebody else to run.
 mod print_sql;
 /// One pass over what is overdue.
