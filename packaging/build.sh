@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds what is handed out, in target/package/out: a binary for every Linux with glibc 2.17 or later, as a .tar.gz and as a
-# Debian package, and their SHA-256 sums. The same commit, toolchain and SOURCE_DATE_EPOCH make the same bytes.
+# Debian package, and their SHA-256 sums. No path and no time of this machine is to be in them.
 set -eu
 cd "$(dirname "$0")/.."
 GLIBC=2.17
