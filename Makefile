@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chaos compat bench build lint deny docs snippets
+.PHONY: help demo test test-all chaos compat bench build package package-test lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -21,7 +21,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
 	promises::slow_redis promtool_ chromium_ \
-	receiver_of_the_documentation thousands_of_payments clients:: chaos::a_minute_ promoted_after_the_ is_a_black_hole
+	receiver_of_the_documentation thousands_of_payments clients:: chaos::a_minute_ promoted_after_the_ is_a_black_hole package_
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -70,6 +70,15 @@ bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plo
 build: ## target/release/order-closer
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(CARGO) build --release
+
+package: ## a binary for glibc 2.17 and later, a Debian package, their sums, in target/package/out
+	$(call require,python3=python3:python3-venv,the compiler that links for old systems comes from PyPI)
+	packaging/build.sh
+
+# As root; SUITES="bookworm": these releases alone.
+package-test: ## installs, upgrades and purges that package in chroots of Debian
+	$(call require,mmdebstrap=mmdebstrap sqlite3=sqlite3,the package is installed in a Debian of its own)
+	packaging/test.sh $(TARGET)/package/out/order-closer_*.deb $(SUITES)
 
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check

@@ -50,6 +50,7 @@ pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 
 use opening::unusable_url;

@@ -5,6 +5,7 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The longest length of time that is taken, 100 years: with it every clock and every database can still reckon.
@@ -175,7 +176,7 @@ impl fmt::Display for Oldest {
 }
 
 /// A value of the status column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Status {
     /// A number.
@@ -297,7 +298,7 @@ impl<'de> Deserialize<'de> for Statuses {
 }
 
 /// A column's name, taken as written: neither folded nor split.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct ColumnName(String);
 
@@ -338,7 +339,7 @@ impl fmt::Display for ColumnName {
 }
 
 /// A table's name, with its schema if one is given; taken as written, not folded.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName {
     /// The schema (MySQL: the database), if one is given.
@@ -403,7 +404,7 @@ fn identifiers(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// A time zone: an offset from UTC, or a name of the tz database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum TimeZone {
     /// East of UTC, in minutes.

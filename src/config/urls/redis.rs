@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
@@ -60,7 +61,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// The URL of a Redis, or `none`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedisUrl {
     /// Where it is.
