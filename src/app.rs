@@ -215,8 +215,12 @@ impl Daemon {
             };
             others.spawn(clock.run());
         }
-        let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
-        others.spawn(listener.run());
+        if config.redis.url.is_none() {
+            info!("there is no Redis (redis.url is none): orders close by their rows alone, found by the look-ahead and the sweep");
+        } else {
+            let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
+            others.spawn(listener.run());
+        }
         others.spawn(way.manager.clone().renew_status(told, stop.clone()));
         if let Some(plan) = &way.shadow {
             others.spawn(plan.report.clone().run(stop.clone()));

@@ -11,7 +11,9 @@ mod deliver;
 mod demo;
 mod events;
 mod explain;
+mod generate;
 mod healthcheck;
+mod init;
 mod logs;
 mod migrate;
 mod output;
@@ -60,6 +62,8 @@ enum Command {
     Run(run::Arguments),
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
+    /// Write a configuration for the orders table of a database: looks at its tables, asks what can't be seen, only reads.
+    Init(Box<init::Arguments>),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
     Check(check::Arguments),
     /// Write the key of an order, as an order service would.
@@ -90,7 +94,11 @@ enum Command {
     /// Show the figures of the daemon on this host, live: what is due, overdue, closed, and how late.
     Top(top::Arguments),
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
-    Migrate,
+    Migrate {
+        /// Change nothing: print the SQL that does it, and the rights on the tables that this user needs, for their owner to run.
+        #[arg(long)]
+        print_sql: bool,
+    },
     /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
     Explain {
         /// The order's id.
@@ -115,7 +123,13 @@ enum Command {
         /// Print one JSON array.
         #[arg(long)]
         json: bool,
+        /// Print the JSON schema of configuration files, for editors.
+        #[arg(long, conflicts_with = "json")]
+        schema: bool,
     },
+    /// Write man pages, or completions for a shell.
+    #[command(subcommand)]
+    Generate(generate::Wanted),
     /// Run a whole shop in miniature: orders, payments, the daemon, and a table of what became of them.
     Demo(demo::Arguments),
 }
@@ -236,7 +250,22 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));
     }
+    // These are about no configuration in particular, and the one that is there may be wrong.
+    if let Command::Generate(wanted) = &arguments.command {
+        return generate::run(wanted);
+    }
+    if let Command::Config { schema: true, .. } = arguments.command {
+        return config::print_schema();
+    }
     let file = arguments.file();
+    if let Command::Init(arguments) = arguments.command {
+        // The file is yet to be written.
+        let runtime = runtime(2)?;
+        let ended = runtime.block_on(init::run(file, *arguments));
+        // A thread that reads the terminal is not waited for.
+        runtime.shutdown_background();
+        return ended;
+    }
     let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
     if matches!(
         arguments.command,
@@ -257,14 +286,15 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
         Command::Top(arguments) => runtime(1)?.block_on(top::run(settings, &arguments)),
-        Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Migrate { print_sql: false } => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Migrate { print_sql: true } => runtime(1)?.block_on(migrate::print_sql(settings)),
         Command::Explain { id, rule, json } => runtime(2)?.block_on(explain::run(settings, &id, rule.as_deref(), json)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(arguments) => runtime(1)?.block_on(dead_letters::run(settings, arguments)),
         Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
-        Command::Config { json } => config::run(&loaded, json),
-        Command::Demo(_) => Ok(Exit::Done),
+        Command::Config { json, .. } => config::run(&loaded, json),
+        Command::Demo(_) | Command::Init(_) | Command::Generate(_) => Ok(Exit::Done),
     }
 }
 

@@ -23,7 +23,9 @@ use crate::{
     redis::Commands,
     shadow::{Foreseen, Report, Watch},
     store::Store,
-    trigger::{Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch},
+    trigger::{
+        Board, Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+    },
     watchdog::Watchdog,
 };
 
@@ -188,7 +190,7 @@ impl Line {
             )),
             None => spawn(Box::pin(Arc::clone(&peers).run(Heart {
                 config: config.clone(),
-                commands: commands.clone(),
+                board: Board::of(&commands, &store),
                 store: Arc::clone(&store),
                 inbox: Arc::clone(&inbox),
                 stats: Arc::clone(&stats),
@@ -205,6 +207,7 @@ impl Line {
             passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
+            has_redis: !commands.is_absent(),
             is_shadow,
         };
         spawn(Box::pin(summaries.clone().run(config.log.summary.get(), stop.clone())));

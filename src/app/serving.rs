@@ -89,6 +89,7 @@ impl Serving {
             readiness: self.readiness.clone(),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
+            has_redis: !commands.is_absent(),
             stop: stop.clone(),
         };
         let overdues = Overdues {

@@ -36,6 +36,8 @@ pub struct Gauges {
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
     pub subscribed: watch::Receiver<bool>,
+    /// Whether there is a Redis to subscribe to.
+    pub has_redis: bool,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -78,7 +80,9 @@ impl Gauges {
         let (others, fit) = self.peers.seen();
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
         metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
-        metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
+        if self.has_redis {
+            metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
+        }
         // All rules say the same of the database that they share.
         let is_up = self.readiness.all().iter().all(|rule| !rule.outage.lasts() && !rule.passes.are_unreachable());
         metric::DATABASE_UP.set(f64::from(u8::from(is_up)), &[]);

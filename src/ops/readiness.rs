@@ -141,7 +141,11 @@ impl Readiness {
         let looks_ahead = !self.sweep.get().ahead.get().is_zero();
         let is_stale = looks_ahead && last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
         note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
-        note(&mut degraded, !*self.subscribed.borrow(), "no keyspace notifications; orders are closed by their rows alone");
+        note(
+            &mut degraded,
+            !self.commands.is_absent() && !*self.subscribed.borrow(),
+            "no keyspace notifications; orders are closed by their rows alone",
+        );
         note(&mut degraded, !self.commands.troubles().is_empty(), "Redis can't be used, or refuses commands");
         note(&mut degraded, !self.is_shadow && !self.peers.seen().1, "other instances are told that this one is unfit");
         note(&mut degraded, self.store.outbox().is_outdated(), "the tables order_closer_* are of an older version: order-closer migrate");

@@ -33,6 +33,8 @@ pub struct Summaries {
     pub store: Arc<dyn Store>,
     /// Whether there is a confirmed subscription.
     pub subscribed: watch::Receiver<bool>,
+    /// Whether there is a Redis to subscribe to.
+    pub has_redis: bool,
     /// Whether nothing is closed.
     pub is_shadow: bool,
 }
@@ -67,7 +69,7 @@ impl Summaries {
         } else {
             "closing orders"
         };
-        let deaf = if *self.subscribed.borrow() { "" } else { "; no keyspace notifications" };
+        let deaf = if *self.subscribed.borrow() || !self.has_redis { "" } else { "; no keyspace notifications" };
         let held = self.inbox.held().map_or(0, |(orders, _)| orders);
         let state = if self.is_shadow { "a shadow, which closes nothing" } else { state };
         format!("{state}; {} closed, {} waiting, {held} held{deaf}", self.stats.closed(), self.inbox.waiting())

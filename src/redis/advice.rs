@@ -8,6 +8,7 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
     let mut words = vec!["redis-cli".to_owned()];
     let mut option = |name: &str, value: Option<String>| words.extend(std::iter::once(name.to_owned()).chain(value));
     match &redis.url.address {
+        RedisAddress::Nowhere => {}
         RedisAddress::Unix(path) => option("-s", Some(path.display().to_string())),
         RedisAddress::Tcp { host, port, tls } => {
             // What goes without saying is not said.
@@ -24,6 +25,8 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
                 option("--cacert", Some(path.display().to_string()));
             }
         }
+        // Whoever knows which server it is names that.
+        RedisAddress::Sentinels(_) => option("-h", Some("PRIMARY".into())),
     }
     if let Some(user) = &redis.url.username {
         option("--user", Some(user.clone()));

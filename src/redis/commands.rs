@@ -14,9 +14,9 @@ use fred::{
 };
 
 use super::{
-    connection::PATIENCE,
     error::{RedisError, Result, Said},
     expiry::{Expiries, Expiry},
+    link::PATIENCE,
     server::{Server, fields},
     supervisor::Supervisor,
 };
@@ -81,10 +81,23 @@ impl Commands {
         self.supervisor.troubles()
     }
 
+    /// Whether there is no Redis (`redis.url` is none): every command fails, and says so.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.supervisor.is_absent()
+    }
+
     /// The server that is connected, as far as it tells what it is.
     #[must_use]
     pub fn server(&self) -> Option<Server> {
         self.supervisor.server()
+    }
+
+    /// These settings with the address at which the server is, where sentinels have named that.
+    #[must_use]
+    pub fn whereabouts(&self, redis: &Redis) -> Redis {
+        let url = self.server().and_then(|server| server.endpoint().map(|at| redis.url.at(at)));
+        Redis { url: url.unwrap_or_else(|| redis.url.clone()), ..redis.clone() }
     }
 
     /// Reads keys, which makes Redis expire those whose time has come and publish it. Returns how many of

@@ -21,12 +21,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use super::{
-    connection::{Connection, PATIENCE, tls_connector},
+    connection::Connection,
     error::{RedisError, Result, sort},
+    link::{PATIENCE, tls_connector},
     secrets::Secrets,
     server::Server,
 };
-use crate::config::{Redis, RedisAddress};
+use crate::config::Redis;
 
 /// How often a connection is audited.
 pub const AUDIT: Duration = Duration::from_secs(1);
@@ -50,6 +51,8 @@ pub(super) struct Supervisor {
     doubts: mpsc::Sender<RedisError>,
     /// The commands, of those that were noted, that Redis refuses at the moment.
     refused: Mutex<BTreeMap<&'static str, RedisError>>,
+    /// There is no Redis, and nothing wrong with that.
+    absent: bool,
     secrets: Secrets,
     _keeper: AbortOnDropHandle<()>,
 }
@@ -63,7 +66,7 @@ impl fmt::Debug for Supervisor {
 impl Supervisor {
     /// Begins to connect, and does not wait for it.
     pub(super) fn start(redis: &Redis) -> Result<Self> {
-        if matches!(redis.url.address, RedisAddress::Tcp { tls: true, .. }) {
+        if redis.url.is_encrypted() {
             tls_connector(redis)?;
         }
         Ok(Self::keeping(redis, None))
@@ -76,12 +79,18 @@ impl Supervisor {
     }
 
     fn keeping(redis: &Redis, connection: Option<Connection>) -> Self {
-        let first = connection.as_ref().map_or(State::Connecting, ready);
+        let absent = redis.url.is_none();
+        let first = if absent { State::Failed(RedisError::none()) } else { connection.as_ref().map_or(State::Connecting, ready) };
         let (told, state) = watch::channel(first);
         let (doubts, doubted) = mpsc::channel(1);
         let keeper = tokio::spawn(keep(redis.clone(), connection, told, doubted));
         let secrets = Secrets::of(redis);
-        Self { state, doubts, refused: Mutex::default(), secrets, _keeper: AbortOnDropHandle::new(keeper) }
+        Self { state, doubts, refused: Mutex::default(), absent, secrets, _keeper: AbortOnDropHandle::new(keeper) }
+    }
+
+    /// Whether there is no Redis, and every command is answered with that.
+    pub(super) fn is_absent(&self) -> bool {
+        self.absent
     }
 
     /// Runs a command, which is answered within `limit`; `needs` are the ACL rules without which it is denied.
@@ -117,6 +126,9 @@ impl Supervisor {
 
     /// What is wrong: the connection, or the commands that Redis refuses, each with what it is for.
     pub(super) fn troubles(&self) -> BTreeMap<&'static str, RedisError> {
+        if self.absent {
+            return BTreeMap::new();
+        }
         let mut troubles = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let State::Failed(error) = &*self.state.borrow() {
             troubles.insert("connect", error.clone());
@@ -171,7 +183,7 @@ impl Supervisor {
 }
 
 fn ready(connection: &Connection) -> State {
-    State::Ready(connection.client.clone(), connection.server.clone())
+    State::Ready(connection.link.client.clone(), connection.server.clone())
 }
 
 /// The client itself gives a command up, too: one that its caller merely no longer waits for would stay queued.
@@ -183,7 +195,7 @@ fn time_limit(performance: &mut PerformanceConfig) {
 async fn keep(redis: Redis, mut connection: Option<Connection>, state: watch::Sender<State>, mut doubts: mpsc::Receiver<RedisError>) {
     let pauses = ExponentialBuilder::default().with_min_delay(PAUSES.0).with_max_delay(PAUSES.1).without_max_times().with_jitter();
     let mut pause = pauses.build();
-    loop {
+    while !redis.url.is_none() {
         let opened = match connection.take() {
             Some(connection) => Ok(connection),
             None => Connection::open(&redis, time_limit).await,
@@ -214,8 +226,11 @@ async fn audit(mut connection: Connection, doubts: &mut mpsc::Receiver<RedisErro
             Some(error) = doubts.recv() => return error,
             _ = ticks.tick() => {}
         }
-        if let Err(error) = connection.audit().await {
-            return error;
+        let another = connection.until_another();
+        tokio::select! {
+            audited = connection.audit() => if let Err(error) = audited { return error },
+            // A server that is stopped would be waited for.
+            error = another => return error,
         }
     }
 }

@@ -338,10 +338,8 @@ impl<D: Dialect> Connections<D> {
 
     /// Names all hosts in an error, where none of several takes writes.
     fn told(&self, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Unavailable(_) if self.hosts.are_several() => self.hosts.none_takes_writes().err().unwrap_or(error),
-            error => error,
-        }
+        let is_away = matches!(error, StoreError::Unavailable(_)) && self.hosts.are_several();
+        if is_away { self.hosts.none_takes_writes().err().unwrap_or(error) } else { error }
     }
 
     /// Takes the session that all share, as soon as nobody else has it. It does not go through the pool each time, whose

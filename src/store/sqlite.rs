@@ -6,6 +6,7 @@ mod deadline;
 mod file;
 mod own;
 mod statements;
+mod survey;
 
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
@@ -26,6 +27,7 @@ use crate::{
         hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
     },
@@ -54,6 +56,7 @@ impl Dialect for Sqlite {
 
     const READ_ONLY: &'static str = "PRAGMA query_only = ON";
     const PARAMETERS: Parameters = Parameters::Numbered;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
     const STANDING: &'static str = "SELECT 0, NULL";

@@ -3,12 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{nemesis::Happened, scene::Scene, service::Account};
+use super::{
+    nemesis::Happened,
+    report::logged_at,
+    scene::Scene,
+    service::Account,
+    shop::{ARTICLES, article, quantity},
+};
 use crate::{
     histories::history::{CANCELLED, Closure, Event, Excuse, GIVEN_UP, Histories, History, Record, Told, Violation},
     support::{
         Shop,
-        shop::{ARTICLES, CLOSED, INITIAL_STOCK, PAID, UNPAID, article, quantity},
+        shop::{CLOSED, INITIAL_STOCK, PAID, UNPAID},
     },
 };
 
@@ -71,25 +77,33 @@ async fn of_rows(shop: &Shop) -> Histories {
     histories
 }
 
-/// How many orders are due, unpaid, and wait for nothing; and how many events nobody has taken.
-pub async fn unsettled(scene: &Scene, account: &Account, now: i64) -> (usize, usize) {
+/// How many orders are due, unpaid, and wait for nothing, or have an event that nobody has taken.
+pub async fn unsettled(scene: &Scene, account: &Account, now: i64) -> usize {
     let histories = histories(scene, account).await;
-    let overdue = histories.values().filter(|history| history.is_overdue(now)).count();
-    let is_untold = |history: &&History| history.violations(0, now, &Excuse::any_lateness(true)).contains(&Violation::Untold);
-    (overdue, histories.values().filter(is_untold).count())
+    let is_untold = |history: &History| history.violations(0, now, &Excuse::any_lateness(true)).contains(&Violation::Untold);
+    histories.values().filter(|history| history.is_overdue(now) || is_untold(history)).count()
 }
 
-/// Whose key could be relied on: nothing was wrong with Redis since before it was written.
-fn excuse(history: &History, happened: &[Happened]) -> Excuse {
+/// Whose key could be relied on: nothing was wrong with Redis since before it was written, and no daemon has waited in vain for its
+/// answer (at these moments), as on a machine that is busy with other things, too.
+fn excuse(history: &History, happened: &[Happened], unanswered: &[i64]) -> Excuse {
     let from = history.events.first().map_or(0, |(at, _)| *at);
     let until = history.closures.last().map_or(i64::MAX, |closure| closure.at);
     let keys = happened.iter().any(|fault| fault.concerns_keys() && fault.began <= until && fault.ended + 2_000 >= from);
-    Excuse::any_lateness(keys)
+    let alone = unanswered.iter().any(|at| (from..=until).contains(at));
+    Excuse::any_lateness(keys || alone)
+}
+
+/// When daemons have said that rows decide alone, since Redis has not answered in time.
+pub fn unanswered(lines: &BTreeMap<usize, Vec<String>>) -> Vec<i64> {
+    let said = lines.values().flatten().filter(|line| line.contains("rows decide alone"));
+    said.filter_map(|line| logged_at(line)).collect()
 }
 
 /// Each order whose history must not be.
-pub fn judge(histories: &Histories, happened: &[Happened], now: i64) -> BTreeMap<i64, Vec<Violation>> {
-    let judged = histories.iter().map(|(number, history)| (*number, history.violations(*number, now, &excuse(history, happened))));
+pub fn judge(histories: &Histories, happened: &[Happened], unanswered: &[i64], now: i64) -> BTreeMap<i64, Vec<Violation>> {
+    let of = |history: &History| excuse(history, happened, unanswered);
+    let judged = histories.iter().map(|(number, history)| (*number, history.violations(*number, now, &of(history))));
     judged.filter(|(_, violations)| !violations.is_empty()).collect()
 }
 
@@ -131,12 +145,16 @@ mod tests {
         let history = History { events, closures, status: Some(CLOSED), deadline: 12_000, ..History::default() };
         let histories = Histories::from([(1, history)]);
         let fault = |what: What, began: i64, ended: i64| Happened { what, began, ended };
-        let found = |happened: &[Happened]| judge(&histories, happened, 20_000);
+        let found = |happened: &[Happened]| judge(&histories, happened, &[], 20_000);
         let early = BTreeMap::from([(1, vec![Violation::EarlyByItsKey])]);
         assert_eq!(found(&[]), early);
         assert_eq!(found(&[fault(What::RedisFlushed, 11_000, 11_500)]), BTreeMap::new());
         assert_eq!(found(&[fault(What::RedisFlushed, 1_000, 2_000)]), early, "before it was written");
         assert_eq!(found(&[fault(What::RedisFlushed, 13_000, 14_000)]), early, "after it was closed");
         assert_eq!(found(&[fault(What::DatabaseKilled, 11_000, 11_500)]), early);
+        let line = r#"{"timestamp":"1970-01-01T00:00:11Z","message":"Redis does not say when keys expire; rows decide alone"}"#;
+        let said = unanswered(&BTreeMap::from([(0, vec!["no JSON".into(), line.into()])]));
+        assert_eq!((said.as_slice(), judge(&histories, &[], &said, 20_000)), ([11_000].as_slice(), BTreeMap::new()));
+        assert_eq!(judge(&histories, &[], &[9_000], 20_000), early);
     }
 }

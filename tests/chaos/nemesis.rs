@@ -95,7 +95,7 @@ async fn happen(scene: &Scene, what: What, length: Duration) {
         What::RowsHeld => {
             hold(scene, &["UPDATE orders SET paid_at = NULL WHERE order_no % 5 = 0 AND status = 0"], length).await;
         }
-        What::StockHeld => hold(scene, &["UPDATE inventory SET stock = stock WHERE sku = 2"], length).await,
+        What::StockHeld => hold(scene, &["UPDATE inventory SET stock = stock WHERE sku % 5 = 2"], length).await,
         What::TableLocked(orders) => {
             let table = if orders { "orders" } else { "inventory" };
             let lock = match scene.options.kind {
@@ -183,7 +183,12 @@ async fn daemon(scene: &Scene, what: What, length: Duration) {
         }
         _ => {
             let settings = place.settings().toml();
-            let other = place.settings().clone().set("sweep.every", "200ms").set("sweep.page", 50).set("log.level", "debug");
+            let other = place
+                .settings()
+                .clone()
+                .set("sweep.every", "200ms")
+                .set("sweep.page", 50)
+                .set("log.level", "debug,order_closer::close=info");
             let daemon = place.daemon().await;
             is_running(&daemon);
             assert!(daemon.reload(&other.toml()).await, "these settings can be reloaded");

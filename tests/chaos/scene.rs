@@ -26,6 +26,9 @@ use crate::support::{
     till::Till,
 };
 
+/// What daemons say, unless `CHAOS_LOG` has it otherwise: the witness says at `debug` when rows decide alone.
+const LOG: &str = "info,order_closer::trigger::witness=debug";
+
 /// The database's server.
 #[derive(Debug)]
 pub enum Server {
@@ -180,9 +183,11 @@ impl Scene {
         let shop = shop::open(server.database().await).await;
         let (receiver, till) = (Receiver::start().await, Till::start().await);
         till.provide();
+        let rules = shop::rules(options.kind, &till.url(), SECRETS[0]);
         let owner = Settings::new()
             .set("log.format", "json")
-            .add(&shop::rules(options.kind, &till.url(), SECRETS[0]))
+            .set("log.level", super::setting::<String>("CHAOS_LOG").unwrap_or_else(|| LOG.into()))
+            .add(&if options.harmful { shop::harmful(&rules) } else { rules })
             .add(&receiver.webhook("receiver", "timeout = '2s'"))
             // Never given up in a run.
             .add("[events]\nretry = { attempts = 1000, initial = '50ms', max = '200ms' }")

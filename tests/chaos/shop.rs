@@ -6,12 +6,25 @@ use crate::{
     histories::history::{CANCELLED, GIVEN_UP},
     support::{
         Database, Kind, Shop,
-        shop::{ARTICLES, CLOSED, PAID, UNPAID},
+        shop::{CLOSED, INITIAL_STOCK, PAID, UNPAID},
     },
 };
 
 /// The login of the daemons.
 pub const USER: &str = "closer";
+
+/// How many articles there are, numbered from 0: enough that orders seldom wait for each other's, few enough that they do.
+pub const ARTICLES: i64 = 97;
+
+/// The article that an order has.
+pub fn article(order: i64) -> i64 {
+    order % ARTICLES
+}
+
+/// How many of it.
+pub fn quantity(order: i64) -> i64 {
+    1 + order % 3
+}
 
 const JOURNAL: &str = "INSERT INTO journal (order_no, at, old_status, new_status, deadline) VALUES";
 
@@ -40,6 +53,9 @@ pub async fn open(database: Database) -> Shop {
         )
     };
     let execute = async |sql: &str| shop.database.execute(sql).await;
+    let articles: Vec<String> = (0..ARTICLES).map(|sku| format!("({sku}, {INITIAL_STOCK})")).collect();
+    execute("DELETE FROM inventory").await;
+    execute(&format!("INSERT INTO inventory VALUES {}", articles.join(", "))).await;
     execute("ALTER TABLE orders ADD COLUMN pay_type integer NOT NULL DEFAULT 1").await;
     execute(&format!("ALTER TABLE closures ADD COLUMN deadline {time} NULL")).await;
     execute(&format!(
@@ -94,6 +110,19 @@ pub async fn grant(database: &Database) {
     }
 }
 
+const NOTED: &str = "'INSERT INTO closures (order_no, deadline) SELECT order_no, expires_at FROM orders WHERE order_no IN (:ids)'";
+
+/// The same rules as somebody writes them who asks nobody, lets rows decide alone, runs the closing statements twice, and gives back
+/// one piece too many of each article.
+pub fn harmful(rules: &str) -> String {
+    let lines = rules.lines().filter(|line| !line.starts_with("ask = "));
+    let rules = lines.collect::<Vec<_>>().join("\n");
+    rules
+        .replace("orders = { ", "orders = { disputed = 'close', ")
+        .replace(NOTED, &format!("{NOTED}, {NOTED}"))
+        .replace("stock + released.quantity", "stock + released.quantity + 1")
+}
+
 /// The two rules; `asked` is where the first one asks.
 pub fn rules(kind: Kind, asked: &str, secret: &str) -> String {
     let (stock, now) = match kind {
@@ -112,7 +141,7 @@ pub fn rules(kind: Kind, asked: &str, secret: &str) -> String {
             "NOW(6)",
         ),
     };
-    let noted = "'INSERT INTO closures (order_no, deadline) SELECT order_no, expires_at FROM orders WHERE order_no IN (:ids)'";
+    let noted = NOTED;
     format!(
         "[[rules]]
 name = 'card'

@@ -122,6 +122,7 @@ macro_rules! exam {
             keeping::old_events_are_pruned_as_fast_as_they_come,
             neighbours::dead_letters_are_their_own_tables,
             neighbours::events_are_their_own_tables,
+            outbox::heartbeats_of_a_group,
             outbox::an_event_for_each_closure,
             outbox::events_with_much_to_carry,
             outbox::an_order_with_an_empty_id,

@@ -31,6 +31,8 @@ mod isolated;
 mod locks;
 /// A database far away, or out of reach while connections stay open.
 mod network;
+/// No Redis at all.
+mod no_redis;
 /// What has been overdue for years.
 mod old_orders;
 /// Nothing closes for a while, because somebody has said so.
@@ -57,6 +59,8 @@ mod refused;
 mod reload;
 /// Several rules in one daemon.
 mod rules;
+/// The primary that sentinels name.
+mod sentinels;
 /// What systemd is told, and the units that it is given.
 mod service;
 /// A daemon that closes nothing, and says what it would have closed.

@@ -41,3 +41,18 @@ async fn closes_as_medusa_does() {
 async fn closes_as_vendure_does() {
     closes("vendure", Kind::Postgres, "now()").await;
 }
+
+#[tokio::test]
+async fn closes_as_prestashop_does() {
+    closes("prestashop", Kind::MariaDb, "NOW()").await;
+}
+
+#[tokio::test]
+async fn closes_as_shopware_does() {
+    closes("shopware", Kind::MariaDb, "UTC_TIMESTAMP()").await;
+}
+
+#[tokio::test]
+async fn closes_as_sylius_does() {
+    closes("sylius", Kind::MariaDb, "NOW()").await;
+}

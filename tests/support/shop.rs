@@ -23,8 +23,7 @@ pub const CLOSED: i64 = 4;
 /// What the inventory has of each article before the first order.
 pub const INITIAL_STOCK: i64 = 1_000_000;
 
-/// How many articles there are, numbered from 0.
-pub const ARTICLES: i64 = 5;
+const ARTICLES: i64 = 5;
 
 /// A shop in a database of its own. Orders are numbered; each has one item, and reserves its quantity.
 #[derive(Debug)]
@@ -46,12 +45,12 @@ pub struct Outcome {
 }
 
 /// The article that an order has.
-pub fn article(order_no: i64) -> i64 {
+fn article(order_no: i64) -> i64 {
     order_no.rem_euclid(ARTICLES)
 }
 
 /// How many of it.
-pub fn quantity(order_no: i64) -> i64 {
+fn quantity(order_no: i64) -> i64 {
     1 + order_no.rem_euclid(3)
 }
 
@@ -114,7 +113,7 @@ impl Shop {
     }
 
     /// The point in time that lies so many milliseconds from the database's now, as SQL.
-    pub fn moment(&self, millis: i64) -> String {
+    fn moment(&self, millis: i64) -> String {
         match self.database.kind {
             Kind::Postgres => format!("date_trunc('milliseconds', clock_timestamp()) + interval '{millis} milliseconds'"),
             Kind::MariaDb => format!("NOW(3) + INTERVAL {} MICROSECOND", millis * 1_000),

@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
@@ -61,7 +62,7 @@ const MYSQL: &[&str] = &[
 ];
 
 /// The database's URL; its scheme chooses the dialect.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum DatabaseUrl {
     /// `postgres://` or `postgresql://`.
@@ -110,6 +111,13 @@ impl DatabaseUrl {
         let place = &url[Position::BeforeHost..Position::AfterPort];
         let socket = url.query_pairs().find(|(name, _)| name == "host" || name == "hostaddr" || name == "socket");
         socket.map_or_else(|| place.to_owned(), |(_, host)| host.into_owned())
+    }
+
+    /// The name of the database in the URL.
+    #[must_use]
+    pub fn database(&self) -> Option<String> {
+        let name = Url::parse(self.each_host().first()?.secret()).ok()?.path().trim_start_matches('/').to_owned();
+        (!name.is_empty()).then_some(name)
     }
 
     /// The URL as the first edition showed it, by which its daemons are known.

@@ -50,7 +50,7 @@ pub(super) fn split(text: &str) -> Result<Hosts, String> {
     let url = |Place { host, port, socket }: Place| {
         let mut kept: Vec<String> = parameters
             .iter()
-            .filter(|one| !OURS.contains(&one.0) && !(is_postgres && LISTED.contains(&one.0) && is_several))
+            .filter(|one| !(OURS.contains(&one.0) || is_postgres && LISTED.contains(&one.0) && is_several))
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         kept.extend(socket.map(|socket| format!("host={socket}")));

@@ -259,19 +259,24 @@ impl Sampler {
         let troubles = commands.troubles();
         let trouble = troubles.iter().next().map(|(what, error)| format!("{what}: {error}"));
         let subscribed = *subscribed.borrow();
+        let is_absent = commands.is_absent();
         let server = commands.server().map_or_else(|| redis.clone(), |server| format!("{server} at {redis}"));
-        vec![
+        let mut parts = vec![
             match (outage.lasts(), halted) {
                 (false, None) => part("database", true, "works", database.clone()),
                 (false, Some(reason)) => part("database", false, "stopped", reason),
                 (true, _) => part("database", false, "away", database.clone()),
             },
             match trouble {
+                None if is_absent => part("Redis", true, "none", "orders close by their rows alone".into()),
                 None => part("Redis", true, "works", server),
                 Some(trouble) => part("Redis", false, "in trouble", trouble),
             },
-            part("notifications", subscribed, if subscribed { "subscribed" } else { "none" }, String::new()),
-        ]
+        ];
+        if !is_absent {
+            parts.push(part("notifications", subscribed, if subscribed { "subscribed" } else { "none" }, String::new()));
+        }
+        parts
     }
 }
 

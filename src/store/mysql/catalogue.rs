@@ -277,7 +277,7 @@ pub(super) fn status_column(column: &Column, name: &str) -> Result<(StatusKind, 
 }
 
 /// The labels of `enum('a','b''c')`.
-fn labels(declared: &str) -> Vec<String> {
+pub(super) fn labels(declared: &str) -> Vec<String> {
     let inside = declared.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
     let mut labels = Vec::new();
     let mut rest = inside;
