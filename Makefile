@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all compat bench build lint deny docs
+.PHONY: help demo test test-all compat bench build lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -21,7 +21,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
 	promises::slow_redis promtool_ chromium_ \
-	receiver_of_the_documentation thousands_of_payments promoted_after_the_ is_a_black_hole
+	receiver_of_the_documentation thousands_of_payments promoted_after_the_ is_a_black_hole clients::
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -36,6 +36,7 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 .PHONY: more denied
 more:
 	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python)
+	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
@@ -62,6 +63,9 @@ build: ## target/release/order-closer
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+
+snippets: ## copy the clients of examples/clients into the pages that show them
+	UPDATE_SNIPPETS=1 $(CARGO) test -- the_pages_show_the_clients
 
 # Pages link to files beside docs/, which are copied beside the book.
 docs: ## the documentation as a book, in target/book; needs mdbook

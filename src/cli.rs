@@ -12,6 +12,7 @@ mod demo;
 mod events;
 mod explain;
 mod healthcheck;
+mod init;
 mod logs;
 mod migrate;
 mod output;
@@ -61,6 +62,8 @@ enum Command {
     Run,
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
+    /// Write a configuration for the orders table of a database: looks at its tables, asks what can't be seen, only reads.
+    Init(init::Arguments),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
     Check(check::Arguments),
     /// Write the key of an order, as an order service would.
@@ -238,6 +241,14 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return runtime(2)?.block_on(demo::run(demo));
     }
     let file = arguments.file();
+    if let Command::Init(arguments) = arguments.command {
+        // The file is yet to be written.
+        let runtime = runtime(2)?;
+        let ended = runtime.block_on(init::run(file, arguments));
+        // A thread that reads the terminal is not waited for.
+        runtime.shutdown_background();
+        return ended;
+    }
     let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
     if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
@@ -262,7 +273,7 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json } => config::run(&loaded, json),
-        Command::Demo(_) => Ok(Exit::Done),
+        Command::Demo(_) | Command::Init(_) => Ok(Exit::Done),
     }
 }
 

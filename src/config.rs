@@ -29,12 +29,12 @@ pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
 pub use live::Live;
-pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
+pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or, load_text};
 pub use rule::{Names, Rival, Rule};
 pub use rules::{RuleName, RuleSettings, Which};
 pub use secret::Secret;
 pub use statement::{Rows, Statement};
-pub use urls::{DatabaseUrl, RedisAddress, RedisUrl, WebhookUrl};
+pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
 pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -77,7 +77,7 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Redis {
-    /// `redis://`, `rediss://` (TLS) or `redis+unix://`, with user, password and database number.
+    /// `redis://`, `rediss://` (TLS), `redis-sentinel://` or `redis+unix://`, with user, password and database number.
     pub url: RedisUrl,
     /// A PEM file of certificate authorities to trust instead of the system's, for `rediss://`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]

@@ -29,6 +29,7 @@ mod session;
 mod sqlite;
 mod statement;
 mod statements;
+mod survey;
 mod table;
 mod template;
 mod zone;
@@ -42,6 +43,8 @@ pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
+pub use rights::{Grants, grants};
+pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};

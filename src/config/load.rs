@@ -68,6 +68,18 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
         Some(file) => Some(File::read(file)?),
         None => File::read_if_there(default)?,
     };
+    load_from(file)
+}
+
+/// The same of a file that is yet to be written there; without a text, of the environment alone.
+///
+/// # Errors
+/// As [`load()`] says.
+pub fn load_text(path: &Path, text: Option<String>) -> Result<Loaded, String> {
+    load_from(text.map(|text| File { path: path.to_owned(), text }))
+}
+
+fn load_from(file: Option<File>) -> Result<Loaded, String> {
     let has_file = file.is_some();
     let file = file.map_or_else(Figment::new, |file| Figment::from(file));
     let in_file = match file.find_value(rules::RULES) {

@@ -8,7 +8,7 @@ mod webhook;
 use url::{Position, Url};
 
 pub use database::DatabaseUrl;
-pub use redis::{RedisAddress, RedisUrl};
+pub use redis::{Endpoint, RedisAddress, RedisUrl, Sentinels};
 pub use webhook::WebhookUrl;
 
 use super::secret::HIDDEN;
@@ -60,6 +60,8 @@ const SHOWN: &[&str] = &[
     "connect_timeout",
     "connectTimeout",
     "load_balance_hosts",
+    "sentinelServiceName",
+    "sentinelUsername",
 ];
 
 /// A URL without its password and what else may be secret in it, for logs and errors.
@@ -82,6 +84,24 @@ fn redacted(url: &str, is_shown: impl Fn(&str) -> bool) -> String {
         parsed.query_pairs_mut().clear().extend_pairs(kept);
     }
     parsed.to_string()
+}
+
+/// A URL without its password and without parameters that may be secret, and whether it had any: what is left may stand in a
+/// file that others read.
+#[must_use]
+pub fn without_password(url: &str) -> (String, bool) {
+    let Ok(mut parsed) = Url::parse(url) else { return (String::new(), true) };
+    let (kept, secret): (Vec<(String, String)>, Vec<_>) = parsed.query_pairs().into_owned().partition(|(name, _)| is_shown(name));
+    let had = parsed.password().is_some() || !secret.is_empty();
+    if had {
+        // Fails only for URLs that can't have a password.
+        parsed.set_password(None).ok();
+        parsed.set_query(None);
+        if !kept.is_empty() {
+            parsed.query_pairs_mut().extend_pairs(kept);
+        }
+    }
+    (if had { parsed.to_string() } else { url.to_owned() }, had)
 }
 
 /// Whether a parameter's value may be shown.

@@ -180,6 +180,8 @@ impl fmt::Display for Oldest {
 pub enum Status {
     /// A number.
     Integer(i64),
+    /// Bytes, as `0x` and two small hex digits for each.
+    Bytes(String),
     /// A word, or a label of an enumeration.
     Text(String),
 }
@@ -190,7 +192,7 @@ impl Status {
     pub fn text(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
+            Self::Bytes(text) | Self::Text(text) => text.clone(),
         }
     }
 
@@ -199,9 +201,23 @@ impl Status {
     pub fn literal(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
+            Self::Bytes(hex) => hex.clone(),
             Self::Text(text) => format!("'{text}'"),
         }
     }
+}
+
+/// The status that `0x…` means; `None` for a word.
+fn bytes(text: &str) -> Option<Result<Status, String>> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(if digits.len().is_multiple_of(2) {
+        Ok(Status::Bytes(format!("0x{}", digits.to_ascii_lowercase())))
+    } else {
+        Err(format!("has {} hex digits after 0x; two are a byte, so their number is even", digits.len()))
+    })
 }
 
 impl<'de> Deserialize<'de> for Status {
@@ -218,7 +234,7 @@ impl<'de> Deserialize<'de> for Status {
             Shape::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
                 Err(serde::de::Error::custom("is empty or has quotes, backslashes or control characters"))
             }
-            Shape::Text(text) => Ok(Self::Text(text)),
+            Shape::Text(text) => bytes(&text).unwrap_or(Ok(Self::Text(text))).map_err(serde::de::Error::custom),
         }
     }
 }

@@ -25,6 +25,8 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
                 option("--cacert", Some(path.display().to_string()));
             }
         }
+        // Whoever knows which server it is names that.
+        RedisAddress::Sentinels(_) => option("-h", Some("PRIMARY".into())),
     }
     if let Some(user) = &redis.url.username {
         option("--user", Some(user.clone()));

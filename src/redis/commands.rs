@@ -14,9 +14,9 @@ use fred::{
 };
 
 use super::{
-    connection::PATIENCE,
     error::{RedisError, Result, Said},
     expiry::{Expiries, Expiry},
+    link::PATIENCE,
     server::{Server, fields},
     supervisor::Supervisor,
 };
@@ -83,6 +83,13 @@ impl Commands {
     #[must_use]
     pub fn server(&self) -> Option<Server> {
         self.supervisor.server()
+    }
+
+    /// These settings with the address at which the server is, where sentinels have named that.
+    #[must_use]
+    pub fn whereabouts(&self, redis: &Redis) -> Redis {
+        let url = self.server().and_then(|server| server.endpoint().map(|at| redis.url.at(at)));
+        Redis { url: url.unwrap_or_else(|| redis.url.clone()), ..redis.clone() }
     }
 
     /// Reads keys, which makes Redis expire those whose time has come and publish it. Returns how many of

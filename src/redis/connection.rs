@@ -3,35 +3,21 @@
 //! Whoever finds it unfit drops it and opens another, which asks the name server, the file of authorities and the server's
 //! role anew. A connection that repaired itself would do so at the address that it has.
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use fred::{
-    clients::Client,
-    error::{Error, ErrorKind},
-    interfaces::{ClientLike, EventInterface, ServerInterface},
-    rustls::{
-        self,
-        pki_types::{CertificateDer, pem::PemObject},
-    },
-    types::{
-        Builder, RespVersion,
-        config::{Config as ClientConfig, PerformanceConfig, Server as Address, ServerConfig, TlsConnector},
-    },
+    interfaces::{ClientLike, ServerInterface},
+    types::config::{PerformanceConfig, ServerConfig},
 };
 
-use tokio::task::JoinError;
-use tokio_util::task::AbortOnDropHandle;
-
 use super::{
-    error::{RedisError, Result, Said, sort},
+    error::{RedisError, Result, Said},
+    link::{Link, Login, PATIENCE, at},
     resolve::{Lead, resolve},
-    secrets::Secrets,
+    sentinels::{Watch, Watching},
     server::{Info, Server, check_role, fields},
 };
 use crate::config::{Listen, Redis, RedisAddress};
-
-/// How long a connection attempt or an answer may take.
-pub const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a look at where the name leads may take, beside an audit.
 const LOOK: Duration = Duration::from_millis(500);
@@ -52,38 +38,59 @@ pub fn pattern(redis: &Redis) -> String {
 }
 
 /// A connection to a server that was fit when it was opened. Dropping it closes it.
+#[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) client: Client,
+    pub(super) link: Link,
     pub(super) server: Server,
-    driving: AbortOnDropHandle<std::result::Result<(), Error>>,
-    secrets: Secrets,
-    /// The name that led here, and where it leads now.
-    lead: Option<(String, u16, Lead)>,
+    redis: Redis,
+    /// Who led here, and where to now.
+    guide: Guide,
 }
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("server", &self.server).finish_non_exhaustive()
-    }
+/// Who has said where the server is.
+#[derive(Debug)]
+enum Guide {
+    /// The configuration.
+    None,
+    /// A name.
+    Name { host: String, port: u16, lead: Lead },
+    /// Sentinels, who may name another.
+    Sentinels(Watching),
 }
 
 impl Connection {
-    /// Connects to a primary without a cluster. Of several addresses of the name, to the first that is one.
+    /// Connects to a primary. Of several addresses of the name, to the first that is one.
     pub(super) async fn open(redis: &Redis, performance: impl Fn(&mut PerformanceConfig)) -> Result<Self> {
-        let (host, port, tls) = match &redis.url.address {
-            RedisAddress::Unix(path) => {
-                return Self::open_at(redis, ServerConfig::Unix { path: path.clone() }, false, &performance).await;
+        match &redis.url.address {
+            RedisAddress::Unix(path) => Self::open_at(redis, ServerConfig::Unix { path: path.clone() }, &performance).await,
+            RedisAddress::Nowhere => Err(RedisError::none()),
+            RedisAddress::Tcp { host, port, .. } => Self::open_named(redis, host, *port, &performance).await,
+            RedisAddress::Sentinels(_) => {
+                let Some(mut watch) = Watch::of(redis) else { return Err(RedisError::unreachable("no sentinel is named")) };
+                let primary = watch.primary().await?;
+                let url = redis.url.at(&primary);
+                let here = Redis { url, ..redis.clone() };
+                let watching = Watching::begin(watch, primary.clone());
+                let connection = tokio::select! {
+                    opened = Self::open_named(&here, &primary.host, primary.port, &performance) => {
+                        opened.map_err(|error| error.of_node(&primary))?
+                    }
+                    // A primary that is stopped would be waited for.
+                    error = watching.until_another() => return Err(error),
+                };
+                Ok(Self { server: connection.server.at(primary), guide: Guide::Sentinels(watching), ..connection })
             }
-            RedisAddress::Tcp { host, port, tls } => (host, *port, *tls),
-            RedisAddress::Nowhere => return Err(RedisError::none()),
-        };
+        }
+    }
+
+    async fn open_named(redis: &Redis, host: &str, port: u16, performance: &impl Fn(&mut PerformanceConfig)) -> Result<Self> {
         let mut failure = None;
         for address in resolve(host, port, PATIENCE).await? {
-            match Self::open_at(redis, at(address, host), tls, &performance).await {
+            match Self::open_at(redis, at(address, host), performance).await {
                 Ok(connection) => {
-                    let named = host.parse::<std::net::IpAddr>().is_err();
-                    let lead = named.then(|| (host.clone(), port, Lead::to(address.ip())));
-                    return Ok(Self { lead, ..connection });
+                    let named = host.parse::<IpAddr>().is_err();
+                    let name = || Guide::Name { host: host.to_owned(), port, lead: Lead::to(address.ip()) };
+                    return Ok(Self { guide: if named { name() } else { Guide::None }, ..connection });
                 }
                 // A server's own words say more than its silence.
                 Err(error) if matches!(failure, None | Some(RedisError::Unreachable(_))) => failure = Some(error),
@@ -93,42 +100,13 @@ impl Connection {
         Err(failure.unwrap_or_else(|| RedisError::unreachable("the name has no address")))
     }
 
-    async fn open_at(redis: &Redis, server: ServerConfig, tls: bool, performance: &impl Fn(&mut PerformanceConfig)) -> Result<Self> {
-        let config = ClientConfig {
-            server,
-            username: redis.url.username.as_deref().map(inline),
-            password: redis.url.password.as_ref().map(|password| inline(password.reveal())),
-            tls: if tls { Some(tls_connector(redis)?.into()) } else { None },
-            // A subscribed connection still answers commands only in RESP3.
-            version: RespVersion::RESP3,
-            ..ClientConfig::default()
-        };
-        let mut builder = Builder::from_config(config);
-        builder.with_connection_config(|connection| {
-            connection.connection_timeout = PATIENCE;
-            connection.internal_command_timeout = PATIENCE;
-            connection.max_command_attempts = 1;
-        });
-        builder.with_performance_config(|settings| performance(settings));
-        let secrets = Secrets::of(redis);
-        let unusable = |error| sort(&error, &secrets, "");
-        let client = builder.build().map_err(unusable)?;
-        // Before it can have happened.
-        let mut connection = client.reconnect_rx();
-        // Held from the beginning: an attempt that is given up must not succeed later, with nobody to close it.
-        let mut driving = AbortOnDropHandle::new(client.connect());
-        let connected = async {
-            tokio::select! {
-                ended = &mut driving => Err(ending(ended)),
-                connected = connection.recv() => connected.map(drop).map_err(Error::from),
-            }
-        };
-        in_time(connected, &secrets, "+hello +auth +ping +client|id").await?;
-        let mut connection = Self { client, server: Server::default(), driving, secrets, lead: None };
+    async fn open_at(redis: &Redis, server: ServerConfig, performance: &impl Fn(&mut PerformanceConfig)) -> Result<Self> {
+        let link = Link::open(redis, Login::of(redis), server, performance).await?;
+        let mut connection = Self { link, server: Server::default(), redis: redis.clone(), guide: Guide::None };
         connection.examine().await?;
         // Only now: a sentinel and a node of a cluster have but one database, and would say no more than that.
         if redis.url.database > 0 {
-            connection.ask(connection.client.select(i64::from(redis.url.database)), "+select").await?;
+            connection.link.ask(connection.link.client.select(i64::from(redis.url.database)), "+select").await?;
         }
         Ok(connection)
     }
@@ -140,14 +118,14 @@ impl Connection {
         };
         self.server = Server::new(&info);
         self.server.check_age()?;
-        check_role(&info)?;
+        check_role(&info, &self.redis)?;
         self.check_role().await
     }
 
     /// Whether it is still the Redis for us: a primary, and where its name leads.
     pub(super) async fn audit(&mut self) -> Result<()> {
         self.check_role().await?;
-        let Some((host, port, lead)) = &mut self.lead else {
+        let Guide::Name { host, port, lead } = &mut self.guide else {
             return Ok(());
         };
         match resolve(host, *port, LOOK).await {
@@ -161,78 +139,39 @@ impl Connection {
     }
 
     async fn check_role(&self) -> Result<()> {
-        self.info("replication").await?.map_or(Ok(()), |info| check_role(&info))
+        self.info("replication").await?.map_or(Ok(()), |info| check_role(&info, &self.redis))
     }
 
     /// A section of INFO; `None` where the server shows none at the moment, or not to us.
     async fn info(&self, section: &str) -> Result<Option<Info>> {
-        let text = self.client.custom::<String, _>(fred::cmd!("INFO"), vec![section]);
-        match self.ask(text, "+info").await {
+        let text = self.link.client.custom::<String, _>(fred::cmd!("INFO"), vec![section]);
+        match self.link.ask(text, "+info").await {
             Ok(text) => Ok(Some(fields(&text))),
             Err(RedisError::NotNow(_) | RedisError::Denied(_) | RedisError::Rejected(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Waits for an answer; `needs` are the ACL rules without which it is denied.
-    pub(super) async fn ask<T>(&self, answer: impl Future<Output = std::result::Result<T, Error>>, needs: &str) -> Result<T> {
-        in_time(answer, &self.secrets, needs).await
+    /// Waits until sentinels name another primary; for ever where there are none.
+    pub(super) fn until_another(&self) -> impl Future<Output = RedisError> + use<> {
+        let watching = match &self.guide {
+            Guide::Sentinels(watching) => Some(watching.until_another()),
+            Guide::None | Guide::Name { .. } => None,
+        };
+        async {
+            match watching {
+                Some(watching) => watching.await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
-    /// Waits until the connection ends, and says why.
+    /// Waits until the connection ends, or is with the wrong server, and says why.
     pub(super) async fn ended(&mut self) -> RedisError {
-        sort(&ending((&mut self.driving).await), &self.secrets, "")
+        let another = self.until_another();
+        tokio::select! {
+            error = self.link.ended() => error,
+            error = another => error,
+        }
     }
-}
-
-/// Why the client's task has ended.
-fn ending(ended: std::result::Result<std::result::Result<(), Error>, JoinError>) -> Error {
-    match ended {
-        Ok(Err(error)) => error,
-        Ok(Ok(())) => Error::new(ErrorKind::IO, "the connection was closed"),
-        Err(error) => error.into(),
-    }
-}
-
-async fn in_time<T>(answer: impl Future<Output = std::result::Result<T, Error>>, secrets: &Secrets, needs: &str) -> Result<T> {
-    match tokio::time::timeout(PATIENCE, answer).await {
-        Ok(answer) => answer.map_err(|error| sort(&error, secrets, needs)),
-        Err(_) => Err(RedisError::timed_out(PATIENCE)),
-    }
-}
-
-/// A server by its address, which must show a certificate for the name.
-fn at(address: SocketAddr, host: &str) -> ServerConfig {
-    let mut server = Address::new(address.ip().to_string(), address.port());
-    server.tls_server_name = Some(host.into());
-    ServerConfig::Centralized { server }
-}
-
-/// A word of the login. The client sends it in an inline command (HELLO), where a blank ends a word and quotes hold it
-/// together.
-pub(super) fn inline(word: &str) -> String {
-    if word.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'')) {
-        return word.to_owned();
-    }
-    let escaped: String = word.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
-    format!("\"{escaped}\"")
-}
-
-/// Trusts the authorities of `redis.ca_file` as they are now, or the system's.
-pub(super) fn tls_connector(redis: &Redis) -> Result<TlsConnector> {
-    let Some(path) = &redis.ca_file else {
-        return TlsConnector::default_rustls().map_err(|error| RedisError::Unusable(Said::new(error.to_string(), "set redis.ca_file")));
-    };
-    let unusable = |error: &dyn fmt::Display| {
-        let reason = format!("redis.ca_file {} can't be used: {error}", path.display());
-        RedisError::Unusable(Said::new(reason, "let redis.ca_file name a PEM file with the certificates of the authorities to trust"))
-    };
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
-        roots.add(certificate.map_err(|error| unusable(&error))?).map_err(|error| unusable(&error))?;
-    }
-    if roots.is_empty() {
-        return Err(unusable(&"it has no certificate"));
-    }
-    Ok(TlsConnector::from(rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
 }

@@ -3,7 +3,10 @@
 use fred::error::{Error, ErrorKind};
 
 use super::secrets::Secrets;
-use crate::order::printable;
+use crate::{
+    config::{Endpoint, Redis, RedisAddress},
+    order::printable,
+};
 
 /// Why Redis did not do what was asked, as what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -75,6 +78,19 @@ impl RedisError {
         &self.said().fix
     }
 
+    /// The same, said of one server of several.
+    pub(super) fn of_node(self, node: &Endpoint) -> Self {
+        let named = |Said { reason, fix }| Said { reason: format!("{node}: {reason}"), fix };
+        match self {
+            Self::Unreachable(said) => Self::Unreachable(named(said)),
+            Self::NotOurs(said) => Self::NotOurs(named(said)),
+            Self::NotNow(said) => Self::NotNow(named(said)),
+            Self::Denied(said) => Self::Denied(named(said)),
+            Self::Rejected(said) => Self::Rejected(named(said)),
+            Self::Unusable(said) => Self::Unusable(named(said)),
+        }
+    }
+
     /// Whether it may pass without anybody's hand in the configuration of either side.
     #[must_use]
     pub fn may_pass(&self) -> bool {
@@ -109,6 +125,20 @@ impl RedisError {
 
     pub(super) fn not_primary(what: impl Into<String>) -> Self {
         Self::NotOurs(Said::new(what, "let redis.url lead to the primary, whose keys expire and are announced"))
+    }
+
+    /// A sentinel where a Redis was meant.
+    pub(super) fn sentinel(redis: &Redis) -> Self {
+        let fix = match &redis.url.address {
+            RedisAddress::Tcp { .. } => format!(
+                "let redis.url name the sentinels and the service that they watch: {}",
+                redis.url.as_other("-sentinel", "?sentinelServiceName=NAME")
+            ),
+            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
+                "let redis.url lead to the primary, whose keys expire and are announced".into()
+            }
+        };
+        Self::NotOurs(Said::new("it is a sentinel", fix))
     }
 
     pub(super) fn cluster_node(what: impl Into<String>) -> Self {

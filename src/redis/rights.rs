@@ -9,8 +9,8 @@ use fred::{
 
 use super::{
     commands::Commands,
-    connection::PATIENCE,
     error::{RedisError, Result},
+    link::PATIENCE,
 };
 
 impl Commands {

@@ -1,36 +1,40 @@
-//! Takes our password out of whatever a server says.
+//! Takes our passwords out of whatever a server says.
 
-use super::connection::inline;
-use crate::config::{Redis, Secret};
+use super::link::inline;
+use crate::config::{Redis, RedisAddress, Secret};
 
 /// What stands where a password was.
 const HIDDEN: &str = "***";
 
-/// Every form in which a server can give our password back.
+/// Every form in which a server can give our passwords back.
 #[derive(Clone, Default)]
 pub(super) struct Secrets(Vec<String>);
 
 impl Secrets {
     pub(super) fn of(redis: &Redis) -> Self {
-        let Some(password) = redis.url.password.as_ref().map(Secret::reveal).filter(|password| !password.is_empty()) else {
-            return Self::default();
+        let of_sentinels = match &redis.url.address {
+            RedisAddress::Sentinels(sentinels) => sentinels.password.as_ref(),
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Nowhere => None,
         };
-        let mut forms = vec![
-            // As the client writes it, with and without the quotes around it.
-            inline(password),
-            inline(password).trim_matches('"').to_owned(),
-            escaped(password),
-            // A line of the protocol has no line ends.
-            password.replace(['\r', '\n'], " "),
-            password.to_owned(),
-        ];
+        let mut forms = Vec::new();
+        for password in redis.url.password.iter().chain(of_sentinels).map(Secret::reveal).filter(|password| !password.is_empty()) {
+            forms.extend([
+                // As the client writes it, with and without the quotes around it.
+                inline(password),
+                inline(password).trim_matches('"').to_owned(),
+                escaped(password),
+                // A line of the protocol has no line ends.
+                password.replace(['\r', '\n'], " "),
+                password.to_owned(),
+            ]);
+        }
         // The longest first: one may be a part of another.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
         forms.dedup();
         Self(forms)
     }
 
-    /// The text without the password.
+    /// The text without the passwords.
     pub(super) fn hide(&self, text: &str) -> String {
         // A server that doesn't know a command repeats its arguments, and cuts them off at a length of its own: in the middle
         // of a password, if need be.

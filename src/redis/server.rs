@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use super::error::{RedisError, Result};
+use crate::config::{Endpoint, Redis};
 
 /// The fields of INFO.
 pub(super) type Info = HashMap<String, String>;
@@ -17,6 +18,8 @@ pub(super) fn fields(text: &str) -> Info {
 pub struct Server {
     name: String,
     version: String,
+    /// Where it is, if somebody else than the configuration has said so.
+    at: Option<Endpoint>,
 }
 
 impl Server {
@@ -24,13 +27,23 @@ impl Server {
         let field = |name: &str| info.get(name).cloned().unwrap_or_default();
         // Valkey says in redis_version which Redis it is compatible with.
         if let Some(version) = info.get("valkey_version") {
-            return Self { name: "Valkey".into(), version: version.clone() };
+            return Self { name: "Valkey".into(), version: version.clone(), at: None };
         }
         let name = match field("server_name").as_str() {
             "" | "redis" => "Redis".into(),
             other => other.to_owned(),
         };
-        Self { name, version: field("redis_version") }
+        Self { name, version: field("redis_version"), at: None }
+    }
+
+    /// The same, where somebody else than the configuration has said that it is.
+    pub(super) fn at(self, at: Endpoint) -> Self {
+        Self { at: Some(at), ..self }
+    }
+
+    /// Where it is, if somebody else than the configuration has said so.
+    pub(super) fn endpoint(&self) -> Option<&Endpoint> {
+        self.at.as_ref()
     }
 
     /// Fails if this server lacks what we need: CLIENT INFO on a subscribed connection, and PXAT.
@@ -57,18 +70,19 @@ impl fmt::Display for Server {
             ("", _) => f.write_str("a server that does not tell what it is"),
             (name, "") => f.write_str(name),
             (name, version) => write!(f, "{name} {version}"),
-        }
+        }?;
+        self.at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
     }
 }
 
 /// Fails unless this is a primary without a cluster, where keys expire and are announced. Takes INFO's sections `server` and
-/// `replication`, or one of them.
-pub(super) fn check_role(info: &Info) -> Result<()> {
+/// `replication`, or one of them, and the settings by which it was found.
+pub(super) fn check_role(info: &Info, redis: &Redis) -> Result<()> {
     let field = |name: &str| info.get(name).map_or("", String::as_str);
     // Valkey has a name of its own for it.
     match [field("redis_mode"), field("server_mode")] {
         ["sentinel", _] | [_, "sentinel"] => {
-            return Err(RedisError::not_primary("it is a sentinel"));
+            return Err(RedisError::sentinel(redis));
         }
         ["cluster", _] | [_, "cluster"] => {
             return Err(RedisError::cluster_node("it is a node of a cluster"));
@@ -79,7 +93,7 @@ pub(super) fn check_role(info: &Info) -> Result<()> {
         "slave" | "replica" => {
             Err(RedisError::not_primary(format!("it is a replica of {}:{}", field("master_host"), field("master_port"))))
         }
-        "sentinel" => Err(RedisError::not_primary("it is a sentinel")),
+        "sentinel" => Err(RedisError::sentinel(redis)),
         _ => Ok(()),
     }
 }
@@ -113,15 +127,16 @@ mod tests {
 
     #[test]
     fn only_a_primary_is_ours() {
-        assert_eq!(check_role(&fields("redis_mode:standalone\r\nrole:master")), Ok(()));
-        assert_eq!(check_role(&fields("")), Ok(()), "a service that does not tell");
+        let redis = Redis::default();
+        assert_eq!(check_role(&fields("redis_mode:standalone\r\nrole:master"), &redis), Ok(()));
+        assert_eq!(check_role(&fields(""), &redis), Ok(()), "a service that does not tell");
         for (text, word) in [
             ("role:slave\r\nmaster_host:10.0.0.2\r\nmaster_port:6380", "replica of 10.0.0.2:6380"),
             ("redis_mode:sentinel", "sentinel"),
             ("redis_mode:cluster\r\nrole:master", "node of a cluster"),
             ("server_mode:cluster\r\nrole:master", "node of a cluster"),
         ] {
-            let error = check_role(&fields(text)).expect_err(text);
+            let error = check_role(&fields(text), &redis).expect_err(text);
             assert!(matches!(error, RedisError::NotOurs(_)) && error.to_string().contains(word), "{error:?}");
         }
     }

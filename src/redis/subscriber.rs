@@ -34,11 +34,11 @@ impl Subscriber {
     pub async fn connect(redis: &Redis) -> Result<(Self, Events)> {
         let connection = Connection::open(redis, |performance| performance.broadcast_channel_capacity = EVENT_BUFFER).await?;
         // Nothing arrives before there is a subscription.
-        let events = connection.client.keyspace_event_rx();
+        let events = connection.link.client.keyspace_event_rx();
         let subscriber = Self { connection, pattern: pattern(redis) };
         let Self { connection, pattern } = &subscriber;
-        connection.ask(connection.client.client_setname("order-closer"), "+client|setname").await?;
-        connection.ask(connection.client.psubscribe(pattern.as_str()), &subscriber.needs()).await?;
+        connection.link.ask(connection.link.client.client_setname("order-closer"), "+client|setname").await?;
+        connection.link.ask(connection.link.client.psubscribe(pattern.as_str()), &subscriber.needs()).await?;
         subscriber.confirm().await?;
         Ok((subscriber, events))
     }
@@ -48,10 +48,18 @@ impl Subscriber {
     /// # Errors
     /// Says why it is not.
     pub async fn audit(&mut self) -> Result<()> {
-        match self.confirm().await {
-            // It is subscribed still.
-            Ok(()) | Err(RedisError::NotNow(_)) => self.connection.audit().await,
-            Err(error) => Err(error),
+        let another = self.connection.until_another();
+        let confirmed = async {
+            match self.confirm().await {
+                // It is subscribed still.
+                Ok(()) | Err(RedisError::NotNow(_)) => self.connection.audit().await,
+                Err(error) => Err(error),
+            }
+        };
+        tokio::select! {
+            answer = confirmed => answer,
+            // A server that is stopped would be waited for.
+            error = another => Err(error),
         }
     }
 
@@ -62,7 +70,7 @@ impl Subscriber {
             let fix = format!("give the ACL user these rights, the channel to the letter: {}", self.needs());
             RedisError::Denied(Said::new(format!("Redis refused the subscription to {}", self.pattern), fix))
         };
-        let info: String = match self.connection.ask(self.connection.client.client_info(), &self.needs()).await {
+        let info: String = match self.connection.link.ask(self.connection.link.client.client_info(), &self.needs()).await {
             Err(RedisError::Denied(said)) if said.reason.contains("channel") => return Err(refused()),
             Err(RedisError::Rejected(said)) if said.reason.to_ascii_lowercase().contains("unknown subcommand") => {
                 return Err(RedisError::too_old(format!("it has no CLIENT INFO ({said})")));

@@ -21,12 +21,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use super::{
-    connection::{Connection, PATIENCE, tls_connector},
+    connection::Connection,
     error::{RedisError, Result, sort},
+    link::{PATIENCE, tls_connector},
     secrets::Secrets,
     server::Server,
 };
-use crate::config::{Redis, RedisAddress};
+use crate::config::Redis;
 
 /// How often a connection is audited.
 pub const AUDIT: Duration = Duration::from_secs(1);
@@ -65,7 +66,7 @@ impl fmt::Debug for Supervisor {
 impl Supervisor {
     /// Begins to connect, and does not wait for it.
     pub(super) fn start(redis: &Redis) -> Result<Self> {
-        if matches!(redis.url.address, RedisAddress::Tcp { tls: true, .. }) {
+        if redis.url.is_encrypted() {
             tls_connector(redis)?;
         }
         Ok(Self::keeping(redis, None))
@@ -182,7 +183,7 @@ impl Supervisor {
 }
 
 fn ready(connection: &Connection) -> State {
-    State::Ready(connection.client.clone(), connection.server.clone())
+    State::Ready(connection.link.client.clone(), connection.server.clone())
 }
 
 /// The client itself gives a command up, too: one that its caller merely no longer waits for would stay queued.
@@ -225,8 +226,11 @@ async fn audit(mut connection: Connection, doubts: &mut mpsc::Receiver<RedisErro
             Some(error) = doubts.recv() => return error,
             _ = ticks.tick() => {}
         }
-        if let Err(error) = connection.audit().await {
-            return error;
+        let another = connection.until_another();
+        tokio::select! {
+            audited = connection.audit() => if let Err(error) = audited { return error },
+            // A server that is stopped would be waited for.
+            error = another => return error,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         own::Words,
         session::Session,
         statement::Parameters,
+        survey::SurveyWords,
         template::Template,
         zone::ServersZone,
     },
@@ -39,6 +40,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// How parameters are spelled.
     const PARAMETERS: Parameters;
+
+    /// How it is asked what it holds.
+    const SURVEY: &'static SurveyWords;
 
     /// Begins a transaction on our own tables.
     const BEGIN: &'static str;

@@ -11,6 +11,7 @@ mod login;
 mod own;
 mod rights;
 mod statements;
+mod survey;
 mod zone;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ use crate::{
         hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
         zone::ServersZone,
@@ -103,6 +105,7 @@ impl Dialect for MySql {
     type Table = Orders;
 
     const PARAMETERS: Parameters = Parameters::Bare;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "START TRANSACTION";
     // A commit is not to be interrupted.
     const COMMIT: &'static str = "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = 10 */; COMMIT";

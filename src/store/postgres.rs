@@ -7,6 +7,7 @@ mod own;
 mod pooler;
 mod rights;
 mod statements;
+mod survey;
 mod version;
 mod zone;
 
@@ -28,6 +29,7 @@ use crate::{
         hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
         zone::ServersZone,
@@ -53,6 +55,7 @@ impl Dialect for Postgres {
     type Table = Table;
 
     const PARAMETERS: Parameters = Parameters::Dollar;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
     const FAILS_WHOLE: bool = true;

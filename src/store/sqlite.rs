@@ -6,6 +6,7 @@ mod deadline;
 mod file;
 mod own;
 mod statements;
+mod survey;
 
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
@@ -26,6 +27,7 @@ use crate::{
         hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
     },
@@ -53,6 +55,7 @@ impl Dialect for Sqlite {
     type Table = Table;
 
     const PARAMETERS: Parameters = Parameters::Numbered;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
     const STANDING: &'static str = "SELECT 0, NULL";

@@ -154,7 +154,7 @@ async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
 }
 
 /// Finds the host that takes writes, and asks it what is to be known before.
-async fn way<D: Dialect>(settings: &Settings) -> Result<(D, Connections<D>), OpenError> {
+pub(super) async fn way<D: Dialect>(settings: &Settings) -> Result<(D, Connections<D>), OpenError> {
     let hosts = Hosts::<D>::find(settings).await?;
     let (dialect, plan) = D::plan(settings, hosts.host(&hosts.turn())).await?;
     Ok((dialect, Connections::new(&hosts, plan, settings)))

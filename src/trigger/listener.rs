@@ -262,7 +262,7 @@ impl Listener {
                     }
                     Err(reason) => error!(
                         reason,
-                        fix = redis_cli(&self.redis, &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
+                        fix = redis_cli(&self.commands.whereabouts(&self.redis), &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
                         "Redis does not publish expired keys, and orders are closed by their rows alone"
                     ),
                 }

@@ -14,6 +14,8 @@ mod obstacles;
 mod redis;
 /// Rights that are missing.
 mod rights;
+/// A primary that sentinels name.
+mod sentinels;
 /// Rows and keys that contradict each other.
 mod witnesses;
 

@@ -22,6 +22,8 @@ mod explain;
 mod files;
 /// Ids and messages with line ends and escape sequences in them.
 mod hostile;
+/// A configuration from what a database says and what people answer.
+mod init;
 /// What the daemon logs.
 mod logs;
 /// One pass over what is overdue.
@@ -30,6 +32,8 @@ mod reconcile;
 mod rules;
 /// The example shop.
 mod shop;
+/// The clients on the pages are those that are run.
+mod snippets;
 /// The command line itself.
 mod usage;
 

@@ -228,6 +228,8 @@ mod mariadb {
         ids::ids_filled_with_zeros,
         statuses::enumerated_statuses,
         statuses::statuses_filled_with_zeros,
+        statuses::statuses_of_bytes,
+        misfits::bytes_that_do_not_fit,
         deadlines::deadline_in_the_servers_own_zone,
         deadlines::deadline_in_daylight_saving_time,
         deadlines::zero_dates_are_never_due,

@@ -59,6 +59,8 @@ mod refused;
 mod reload;
 /// Several rules in one daemon.
 mod rules;
+/// The primary that sentinels name.
+mod sentinels;
 /// What systemd is told, and the units that it is given.
 mod service;
 /// A database that is slow for a while, or for good.

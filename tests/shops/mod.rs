@@ -11,12 +11,13 @@ mod mall;
 mod mall_all;
 mod plain_mysql;
 mod plain_postgres;
+mod recorded;
 mod saleor;
 mod spree;
 mod woocommerce;
 mod yudao;
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use changes::Snapshot;
 use order_closer::config::{self, Config};
@@ -43,13 +44,15 @@ impl Example {
             let is_named = prefix == "none" || example.text().contains(&format!("# Keys: SET {prefix}<"));
             assert!(is_named, "the head names keys as they are expected: {prefix}");
         }
-        assert_eq!(example.check().await, ["sweep index"], "the system's own tables lack that index alone");
+        // Of a table with several versions of an order the head says that no index is to make their id unique.
+        let missing: &[&str] = if example.text().contains("no unique index on id") { &["id index"] } else { &[] };
+        assert_eq!(example.check().await, [missing, &["sweep index"]].concat(), "the system's own tables lack that index alone");
         let indexes = example.indexes();
         assert!(!indexes.is_empty(), "the head has the statement that creates the missing index");
         for index in indexes {
             example.database.execute(&index).await;
         }
-        assert_eq!(example.check().await, [] as [&str; 0]);
+        assert_eq!(example.check().await, missing);
         example
     }
 
@@ -81,12 +84,12 @@ impl Example {
             .env("ORDER_CLOSER_REDIS__URL", &self.redis.url())
     }
 
-    /// What `check` finds that is not as it should be; anything that keeps orders from closing fails.
+    /// What `check` finds that is not as it should be, sorted; anything that keeps orders from closing fails.
     async fn check(&self) -> Vec<String> {
         let report = self.command(&["check", "--json"]).run().await.expect_code(0).json();
         let findings = report["findings"].as_array().expect("a list of findings");
         let wrong = findings.iter().filter(|finding| finding["mark"] != "ok");
-        let names: HashSet<String> = wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect();
+        let names: BTreeSet<String> = wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect();
         names.into_iter().collect()
     }
 

@@ -123,6 +123,13 @@ impl Database {
         Self { kind, url: url.into(), transactions: pool.clone(), pool, name: None, _file: None }
     }
 
+    /// The same database by connections of its own, where there is a server.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        assert_ne!(self.kind, Kind::Sqlite, "a file has no server");
+        Self::existing(&self.url)
+    }
+
     fn dropped_later(mut self) -> Self {
         self.name = self.url.rsplit('/').next().map(str::to_owned);
         self

@@ -4,6 +4,7 @@ mod changes;
 mod client;
 mod flood;
 mod impostor;
+mod trio;
 
 use std::{
     path::{Path, PathBuf},
@@ -18,6 +19,7 @@ use tempfile::TempDir;
 pub use client::Reply;
 pub use flood::Flood;
 pub use impostor::Impostor;
+pub use trio::{Safety, Trio};
 
 use client::Connection;
 
@@ -42,6 +44,7 @@ pub struct Options {
     password: Option<String>,
     socket: bool,
     tls: bool,
+    certificates: Option<PathBuf>,
     sentinel: bool,
 }
 
@@ -86,6 +89,14 @@ impl Options {
         self
     }
 
+    /// Listens with TLS too, under the certificate of another.
+    #[must_use]
+    pub fn tls_like(mut self, other: &Redis) -> Self {
+        self.tls = true;
+        self.certificates = Some(other.folder.path().to_owned());
+        self
+    }
+
     /// As a sentinel, which has no keys.
     #[must_use]
     pub fn sentinel(mut self) -> Self {
@@ -97,8 +108,14 @@ impl Options {
     #[must_use]
     pub fn start(self) -> Redis {
         let folder = process::folder();
-        if self.tls {
-            make_certificates(folder.path());
+        match &self.certificates {
+            Some(from) => {
+                for file in ["ca.pem", "server.pem", "server.key"] {
+                    std::fs::copy(from.join(file), folder.path().join(file)).expect("a file can be copied");
+                }
+            }
+            None if self.tls => make_certificates(folder.path()),
+            None => {}
         }
         let tls_port = self.tls.then(ports::free);
         let (process, port) = ports::with_free("redis-server", |port| Ok((launch(&self, folder.path(), port, tls_port)?, port)));
@@ -168,6 +185,11 @@ impl Redis {
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its TLS port.
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("started with TLS")
     }
 
     /// Its process id.

@@ -127,7 +127,7 @@ impl Shop {
     }
 
     /// Milliseconds since 1970 of a column, as SQL.
-    fn unix_millis(&self, column: &str) -> String {
+    pub fn unix_millis(&self, column: &str) -> String {
         match self.database.kind {
             Kind::Postgres => format!("floor(extract(epoch FROM {column}) * 1000)::bigint"),
             Kind::MariaDb => format!("FLOOR(UNIX_TIMESTAMP({column}) * 1000)"),

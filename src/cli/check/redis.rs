@@ -54,6 +54,7 @@ async fn inspect(config: &Config, examination: &mut Examination) {
         Ok(micros) => examination.clock = Some(micros - i64::midpoint(before, host_micros())),
         Err(error) => examination.add(Finding::warn("clocks", format!("Redis does not tell the time: {error}"), error.fix())),
     }
+    let redis = &commands.whereabouts(redis);
     let published = Published::by(commands.config("notify-keyspace-events").await);
     let probe = probe(&commands, redis, &published).await;
     examination.add(notifications(&commands, redis, &published, probe.mark == super::Mark::Ok));

@@ -112,6 +112,13 @@ impl DatabaseUrl {
         socket.map_or_else(|| place.to_owned(), |(_, host)| host.into_owned())
     }
 
+    /// The name of the database in the URL.
+    #[must_use]
+    pub fn database(&self) -> Option<String> {
+        let name = Url::parse(self.each_host().first()?.secret()).ok()?.path().trim_start_matches('/').to_owned();
+        (!name.is_empty()).then_some(name)
+    }
+
     /// The URL as the first edition showed it, by which its daemons are known.
     pub(crate) fn in_first_edition(&self) -> String {
         let secret = |name: &str| ["password", "passwd", "pwd", "secret"].iter().any(|word| name.to_ascii_lowercase().contains(word));

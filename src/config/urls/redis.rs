@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+use url::{Position, Url};
 
 use super::{decoded, is_shown, only, parsed, redacted};
 use crate::config::Secret;
@@ -23,9 +24,42 @@ pub enum RedisAddress {
     Unix(PathBuf),
     /// Not at all: there is none.
     Nowhere,
+    /// Over TCP, at the primary that sentinels name.
+    Sentinels(Sentinels),
 }
 
-/// The URL of a standalone Redis, or `none`.
+/// Sentinels, and which of the services that they watch is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sentinels {
+    /// Where they are: one that answers is enough.
+    pub hosts: Vec<Endpoint>,
+    /// What they call the service.
+    pub service: String,
+    /// The ACL user for the sentinels themselves, if one is named.
+    pub username: Option<String>,
+    /// The password for the sentinels themselves, if they want one.
+    pub(crate) password: Option<Secret>,
+    /// Whether TLS is spoken, to them and to the primary.
+    pub tls: bool,
+}
+
+/// A host and a port.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// Name or address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// The URL of a Redis, or `none`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedisUrl {
@@ -60,6 +94,36 @@ impl Default for RedisUrl {
     }
 }
 
+impl RedisUrl {
+    /// Whether TLS is spoken.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        match &self.address {
+            RedisAddress::Tcp { tls, .. } => *tls,
+            RedisAddress::Sentinels(sentinels) => sentinels.tls,
+            RedisAddress::Unix(_) | RedisAddress::Nowhere => false,
+        }
+    }
+
+    /// The same, at one server that somebody else has named.
+    #[must_use]
+    pub fn at(&self, server: &Endpoint) -> Self {
+        let Endpoint { host, port } = server.clone();
+        let tls = self.is_encrypted();
+        let redacted = format!("{}://{server}", if tls { "rediss" } else { "redis" });
+        Self { address: RedisAddress::Tcp { host, port, tls }, redacted, ..self.clone() }
+    }
+
+    /// What the URL would be with another scheme and these parameters, without its password.
+    #[must_use]
+    pub fn as_other(&self, kind: &str, parameters: &str) -> String {
+        let (scheme, rest) = self.redacted.split_once("://").unwrap_or(("redis", &self.redacted));
+        let base = scheme.split(['-', '+']).next().unwrap_or_default();
+        let rest = rest.split('?').next().unwrap_or_default().trim_end_matches('/');
+        format!("{base}{kind}://{rest}{parameters}")
+    }
+}
+
 impl TryFrom<String> for RedisUrl {
     type Error = String;
 
@@ -72,7 +136,8 @@ impl TryFrom<String> for RedisUrl {
                 "this Redis URL can't be read: {what}; write redis://user:password@host:6379/0, with special characters percent-encoded"
             )
         };
-        let url = parsed(&text).map_err(wrong)?;
+        let (first, others) = hosts(&text);
+        let url = parsed(&first).map_err(wrong)?;
         let mut database = None;
         let mut username = Some(decoded(url.username())?);
         let mut password = url.password().map(decoded).transpose()?.map(Secret::from);
@@ -83,15 +148,35 @@ impl TryFrom<String> for RedisUrl {
                 if !path.is_empty() {
                     database = Some(path.to_owned());
                 }
-                RedisAddress::Tcp {
-                    host: match url.host() {
-                        Some(url::Host::Ipv6(address)) => address.to_string(),
-                        Some(host) => host.to_string(),
-                        None => return Err("a Redis URL names a host: redis://127.0.0.1:6379".into()),
-                    },
-                    port: url.port().unwrap_or(6379),
-                    tls: scheme.ends_with('s') && scheme != "redis",
+                if !others.is_empty() {
+                    return Err("a Redis URL with several hosts begins with redis-sentinel://".into());
                 }
+                let Endpoint { host, port } = endpoint(&url, 6379)?;
+                RedisAddress::Tcp { host, port, tls: is_tls(scheme) }
+            }
+            scheme @ ("redis-sentinel" | "rediss-sentinel" | "valkey-sentinel" | "valkeys-sentinel") => {
+                only(&[SERVICE, SENTINEL_USER, SENTINEL_PASSWORD], &url).map_err(wrong)?;
+                let path = url.path().trim_matches('/');
+                if !path.is_empty() {
+                    database = Some(path.to_owned());
+                }
+                let value = |wanted: &str| {
+                    let found = url.query_pairs().find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned());
+                    found.filter(|value| !value.is_empty())
+                };
+                let (username, password) = (value(SENTINEL_USER), value(SENTINEL_PASSWORD).map(Secret::from));
+                if username.is_some() && password.is_none() {
+                    return Err(format!("a Redis URL has {SENTINEL_USER} and no {SENTINEL_PASSWORD}"));
+                }
+                RedisAddress::Sentinels(Sentinels {
+                    hosts: all_hosts(&url, &others, 26379)?,
+                    service: value(SERVICE).ok_or_else(|| {
+                        format!("the URL of sentinels names the service that they watch: redis-sentinel://host:26379,host:26379?{SERVICE}=mymaster")
+                    })?,
+                    username,
+                    password,
+                    tls: is_tls(scheme),
+                })
             }
             "redis+unix" | "unix" => {
                 // A URL without a host has no place for a user before it.
@@ -109,7 +194,9 @@ impl TryFrom<String> for RedisUrl {
                 }
                 RedisAddress::Unix(decoded(url.path())?.into())
             }
-            _ => return Err("a Redis URL begins with redis://, rediss:// or redis+unix://; where there is no Redis, it is \"none\"".into()),
+            _ => {
+                return Err("a Redis URL begins with redis://, rediss://, redis-sentinel:// or redis+unix://; where there is no Redis, it is \"none\"".into());
+            }
         };
         let database = match database {
             None => 0,
@@ -122,8 +209,57 @@ impl TryFrom<String> for RedisUrl {
         if username.is_some() && password.is_none() {
             return Err("a Redis URL has a user and no password; write redis://:password@host or redis://user:password@host".into());
         }
-        Ok(Self { address, username, password, database, redacted: redacted(&text, is_shown) })
+        Ok(Self { address, username, password, database, redacted: with_hosts(&redacted(&first, is_shown), &others) })
     }
+}
+
+/// The parameters of the URL of sentinels, as other clients call them.
+const SERVICE: &str = "sentinelServiceName";
+const SENTINEL_USER: &str = "sentinelUsername";
+const SENTINEL_PASSWORD: &str = "sentinelPassword";
+
+fn is_tls(scheme: &str) -> bool {
+    scheme.starts_with("rediss") || scheme.starts_with("valkeys")
+}
+
+/// Takes all hosts but the first out of a URL: the URL of one host, and the others.
+fn hosts(text: &str) -> (String, Vec<&str>) {
+    let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), Vec::new()) };
+    let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (login, hosts) = authority.split_at(authority.rfind('@').map_or(0, |at| at + 1));
+    let mut hosts = hosts.split(',');
+    let first = hosts.next().unwrap_or_default();
+    (format!("{scheme}://{login}{first}{rest}"), hosts.collect())
+}
+
+/// Puts them back.
+fn with_hosts(url: &str, others: &[&str]) -> String {
+    let at = Url::parse(url).map_or(url.len(), |parsed| parsed[..Position::AfterPort].len());
+    let (before, after) = url.split_at_checked(at).unwrap_or((url, ""));
+    let others: String = others.iter().map(|other| format!(",{other}")).collect();
+    format!("{before}{others}{after}")
+}
+
+fn all_hosts(first: &Url, others: &[&str], port: u16) -> Result<Vec<Endpoint>, String> {
+    let mut all = vec![endpoint(first, port)?];
+    for other in others {
+        // What is wrong with it is said without quoting it.
+        let url = Url::parse(&format!("redis://{other}")).map_err(|error| format!("a host of this Redis URL can't be read: {error}"))?;
+        if !matches!(url.path(), "" | "/") || url.username() != "" || url.query().is_some() || url.fragment().is_some() {
+            return Err("the hosts of a Redis URL are host:port, with commas between".into());
+        }
+        all.push(endpoint(&url, port)?);
+    }
+    Ok(all)
+}
+
+fn endpoint(url: &Url, port: u16) -> Result<Endpoint, String> {
+    let host = match url.host() {
+        Some(url::Host::Ipv6(address)) => address.to_string(),
+        Some(host) if !host.to_string().is_empty() => host.to_string(),
+        Some(_) | None => return Err("a Redis URL names a host: redis://127.0.0.1:6379".into()),
+    };
+    Ok(Endpoint { host, port: url.port().unwrap_or(port) })
 }
 
 impl From<RedisUrl> for String {
