@@ -35,7 +35,7 @@ pub use counts::Counts;
 pub use courier::Courier;
 pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
 pub use letters::{Letter, PutBack};
-pub use migrations::Migrated;
+pub use migrations::{Migrated, MigrationScript};
 pub use overview::{Dropped, TargetStatus};
 pub use pauses::{LatestPauses, Pause, PauseStatus, Wanted, check_reason, is_about_pauses, time_for};
 pub use pruner::Pruner;

@@ -26,6 +26,7 @@ mod query;
 mod rehearsal;
 mod rights;
 mod session;
+mod shadow;
 mod sqlite;
 mod statement;
 mod statements;
@@ -44,10 +45,12 @@ pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 pub use rights::{Grants, grants};
+pub use shadow::{Decision, Shadow};
 pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 
 use opening::unusable_url;

@@ -123,7 +123,7 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
         to_do(config, store.as_ref()).await;
         store.close().await;
     }
-    if let Some(code) = language.code() {
+    if let Some(code) = language.code(&base.database.url) {
         print("\nIn the order service; the names of table and columns, statuses and key are those of the configuration:\n");
         print(code);
     }

@@ -15,7 +15,8 @@ use figment::{
 };
 
 use super::{
-    Ask, Close, Config, DatabaseUrl, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables,
+    Ask, Close, Config, DatabaseUrl, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, url_files,
+    variables::Variables,
 };
 
 /// The file that is read when none is named and it exists.
@@ -87,6 +88,7 @@ fn load_from(file: Option<File>) -> Result<Loaded, String> {
         Ok(_) | Err(_) => Vec::new(),
     };
     let set = file.merge(Variables);
+    let set = url_files::read(set.clone()).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let defaults = Serialized::defaults(defaults_beside(&set, names));
     let figment = set.join(defaults);

@@ -29,6 +29,7 @@ pub struct Commands {
     /// The ACL rule for the keys of orders.
     orders: Arc<str>,
     prefix: Arc<str>,
+    writes: bool,
 }
 
 /// The ACL rule for keys with this prefix, and what stands before their ids.
@@ -56,14 +57,21 @@ impl Commands {
 
     fn through(supervisor: Supervisor, redis: &Redis) -> Self {
         let (orders, prefix) = of_orders(&redis.key_prefix);
-        Self { supervisor: Arc::new(supervisor), orders, prefix }
+        Self { supervisor: Arc::new(supervisor), orders, prefix, writes: true }
     }
 
     /// The same connection, for orders whose keys have this prefix.
     #[must_use]
     pub fn of(&self, prefix: &KeyPrefix) -> Self {
         let (orders, prefix) = of_orders(prefix);
-        Self { supervisor: Arc::clone(&self.supervisor), orders, prefix }
+        Self { supervisor: Arc::clone(&self.supervisor), orders, prefix, writes: self.writes }
+    }
+
+    /// The same, of which whatever would change something in Redis fails: also the touch of a key whose time is over, which
+    /// would have Redis delete it and say so.
+    #[must_use]
+    pub fn reading_only(self) -> Self {
+        Self { writes: false, ..self }
     }
 
     /// What is wrong with this connection: that there is none (`connect`), or that Redis refuses a command of ours for want of
@@ -103,6 +111,7 @@ impl Commands {
             // the client ten times as much.
             client.with_options(&Options { timeout: Some(limit), ..Options::default() }).exists(keys).await
         };
+        self.may_write()?;
         let answer = self.supervisor.run(&self.on_orders("+exists"), limit, command).await;
         self.supervisor.note("exists", answer.as_ref().err());
         answer
@@ -151,7 +160,7 @@ impl Commands {
     }
 
     async fn set_with(&self, key: &str, value: &str, expiration: Expiration) -> Result<()> {
-        self.run(&self.on_orders("+set"), async |client| client.set(key, value, Some(expiration), None, false).await).await
+        self.write(&self.on_orders("+set"), async |client| client.set(key, value, Some(expiration), None, false).await).await
     }
 
     /// Sets a field of a hash, which then lives for `ttl`, and returns all its fields.
@@ -160,7 +169,7 @@ impl Commands {
     /// Says why Redis refused.
     pub async fn exchange_fields(&self, key: &str, field: &str, value: &str, ttl: Duration) -> Result<HashMap<String, String>> {
         let millis = ttl.as_millis().to_string();
-        self.run(MEMBERS, async |client| {
+        self.write(MEMBERS, async |client| {
             let pipeline = client.pipeline();
             pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, field, value]).await?;
             pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
@@ -177,7 +186,7 @@ impl Commands {
     /// Says why Redis refused.
     pub async fn mark(&self, key: &str, ttl: Duration) -> Result<bool> {
         let millis = ttl.as_millis().to_string();
-        self.run(MEMBERS, async |client| {
+        self.write(MEMBERS, async |client| {
             let pipeline = client.pipeline();
             pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, "marked", "yes"]).await?;
             pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
@@ -201,7 +210,7 @@ impl Commands {
     /// Says why Redis refused.
     pub async fn remove_fields(&self, key: &str, fields: Vec<String>) -> Result<()> {
         let arguments: Vec<String> = std::iter::once(key.to_owned()).chain(fields).collect();
-        self.run(MEMBERS, async |client| client.custom(fred::cmd!("HDEL"), arguments).await).await
+        self.write(MEMBERS, async |client| client.custom(fred::cmd!("HDEL"), arguments).await).await
     }
 
     /// Appends an entry to a stream, and cuts it to about `max_len`.
@@ -210,7 +219,7 @@ impl Commands {
     /// Says why Redis refused; without an answer, it may have appended it.
     pub async fn append(&self, key: &str, max_len: u64, fields: Vec<(&str, String)>) -> Result<()> {
         let longest = i64::try_from(max_len).unwrap_or(i64::MAX);
-        self.run(&format!("+xadd ~{key}"), async |client| {
+        self.write(&format!("+xadd ~{key}"), async |client| {
             let _entry: String = client.xadd(key, false, ("MAXLEN", "~", longest, None), "*", fields).await?;
             Ok(())
         })
@@ -222,7 +231,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn kill_subscribers(&self) -> Result<u64> {
-        self.run("+client|kill", async |client| client.custom(fred::cmd!("CLIENT"), vec!["KILL", "TYPE", "pubsub"]).await).await
+        self.write("+client|kill", async |client| client.custom(fred::cmd!("CLIENT"), vec!["KILL", "TYPE", "pubsub"]).await).await
     }
 
     /// Reads a configuration parameter of the server.
@@ -239,7 +248,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn set_config(&self, name: &str, value: &str) -> Result<()> {
-        self.run("+config|set", async |client| client.config_set(name, value).await).await
+        self.write("+config|set", async |client| client.config_set(name, value).await).await
     }
 
     /// The server's clock, in microseconds since 1970 UTC.
@@ -269,6 +278,16 @@ impl Commands {
     pub async fn info(&self, section: &str) -> Result<HashMap<String, String>> {
         let text: String = self.run("+info", async |client| client.custom(fred::cmd!("INFO"), vec![section]).await).await?;
         Ok(fields(&text))
+    }
+
+    /// The same of a command that changes something.
+    async fn write<T>(&self, needs: &str, command: impl AsyncFnOnce(Client) -> std::result::Result<T, Error>) -> Result<T> {
+        self.may_write()?;
+        self.run(needs, command).await
+    }
+
+    fn may_write(&self) -> Result<()> {
+        if self.writes { Ok(()) } else { Err(RedisError::NotNow(Said::new("a shadow changes nothing in Redis".to_owned(), "nothing"))) }
     }
 
     async fn run<T>(&self, needs: &str, command: impl AsyncFnOnce(Client) -> std::result::Result<T, Error>) -> Result<T> {

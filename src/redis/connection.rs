@@ -63,8 +63,8 @@ impl Connection {
     pub(super) async fn open(redis: &Redis, performance: impl Fn(&mut PerformanceConfig)) -> Result<Self> {
         match &redis.url.address {
             RedisAddress::Unix(path) => Self::open_at(redis, ServerConfig::Unix { path: path.clone() }, &performance).await,
-            RedisAddress::Nowhere => Err(RedisError::none()),
             RedisAddress::Tcp { host, port, .. } => Self::open_named(redis, host, *port, &performance).await,
+            RedisAddress::Nowhere => Err(RedisError::none()),
             RedisAddress::Sentinels(_) => {
                 let Some(mut watch) = Watch::of(redis) else { return Err(RedisError::unreachable("no sentinel is named")) };
                 let primary = watch.primary().await?;

@@ -156,6 +156,8 @@ impl<D: Dialect> Connections<D> {
     pub(super) fn new(hosts: &Arc<Hosts<D>>, plan: Plan, settings: &Settings) -> Self {
         let rules = settings.sharing.rules;
         let Plan { closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
+        let set_up = |script: String| if settings.read_only { format!("{}; {script}", D::READ_ONLY) } else { script };
+        let (closing, reading) = (set_up(closing), set_up(reading));
         let acquire = settings.acquire_timeout();
         let made = Arc::new(AtomicU64::new(0));
         let pool = |size: usize, set_up: String, count: bool| {

@@ -53,6 +53,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Checks at once what would be checked at the commit, where there is such a thing.
     const CHECK_DEFERRED: Option<&'static str> = None;
 
+    /// Makes a session refuse whatever would write.
+    const READ_ONLY: &'static str;
+
     /// Whether a statement that fails leaves its transaction to a savepoint or to nothing.
     const FAILS_WHOLE: bool = false;
 

@@ -4,8 +4,8 @@
 //! another. One that takes writes is *in use*; when it stops doing so and another does, that one is, and whatever still
 //! waits for the host before is told at once that it waits in vain.
 //!
-//! Of several that take writes the one on the latest timeline is used (PostgreSQL counts promotions), then the one that is
-//! in use, then the first of the URL. Without timelines, as in MySQL and MariaDB, nobody can tell which of two primaries is
+//! Of several that take writes the one on the latest timeline is used (PostgreSQL counts promotions; one on an earlier timeline
+//! than was seen is not used at all), then the one that is in use, then the first of the URL. Without timelines, as in MySQL and MariaDB, nobody can tell which of two primaries is
 //! the right one; that is said as an error.
 
 mod choice;
@@ -119,8 +119,19 @@ pub(super) struct Hosts<D: Dialect> {
 struct Seen {
     turn: Turn,
     standings: Vec<Standing>,
+    /// The latest timeline on which one took writes.
+    latest: Option<i64>,
     /// It was said that several take writes.
     disputed: bool,
+}
+
+impl Seen {
+    fn learn(&mut self, at: usize, standing: Standing) {
+        if let Standing::Primary(timeline) = standing {
+            self.latest = self.latest.max(timeline);
+        }
+        self.standings[at] = standing;
+    }
 }
 
 /// Whoever asks the hosts, for as long as this is kept.
@@ -140,7 +151,7 @@ impl<D: Dialect> Hosts<D> {
         };
         let all = url.each_host().into_iter().map(host).collect::<Result<Vec<_>, OpenError>>()?;
         let turn = Turn { number: 0, host: 0, over: CancellationToken::new() };
-        let seen = Seen { turn, standings: vec![Standing::Unknown; all.len()], disputed: false };
+        let seen = Seen { turn, standings: vec![Standing::Unknown; all.len()], latest: None, disputed: false };
         let connect = url.connect_timeout().unwrap_or(CONNECT).min(settings.acquire_timeout());
         let hosts = Arc::new(Self { all, seen: Mutex::new(seen), connect });
         if hosts.are_several() {
@@ -207,8 +218,8 @@ impl<D: Dialect> Hosts<D> {
                 until = until.min(Instant::now() + OTHERS);
             }
             let mut seen = self.seen();
-            seen.standings[at] = standing;
-            seen.turn.host = choose(&seen.standings, 0);
+            seen.learn(at, standing);
+            seen.turn.host = choose(&seen.standings, 0, seen.latest);
         }
     }
 
@@ -231,12 +242,15 @@ impl<D: Dialect> Hosts<D> {
     /// That none does.
     pub(super) fn none_takes_writes(&self) -> Result<(), StoreError> {
         let seen = self.seen();
-        if seen.standings.iter().any(|standing| matches!(standing, Standing::Primary(_))) {
+        if seen.standings.iter().any(|standing| matches!(standing, Standing::Primary(timeline) if *timeline >= seen.latest)) {
             return Ok(());
         }
-        let told = |(at, standing): (usize, &Standing)| format!("{}: {standing}", self.all[at].url.place());
+        let told = |(at, standing): (usize, &Standing)| {
+            let left_behind = if matches!(standing, Standing::Primary(_)) { ", left behind by a failover" } else { "" };
+            format!("{}: {standing}{left_behind}", self.all[at].url.place())
+        };
         let told: Vec<String> = seen.standings.iter().enumerate().map(told).collect();
-        let reason = format!("none of the hosts takes writes ({})", told.join("; "));
+        let reason = format!("none of the hosts can be written to ({})", told.join("; "));
         let refused = |standing: &Standing| {
             let Standing::Away(StoreError::Refused { cure, .. }) = standing else { return None };
             Some(cure.clone())
@@ -291,15 +305,15 @@ impl<D: Dialect> Hosts<D> {
     /// Takes in what a host is now, and ends the turn of the one in use if it is another's.
     fn note(&self, at: usize, standing: Standing) {
         let mut seen = self.seen();
-        let Seen { turn, standings, disputed: said } = &mut *seen;
         let place = |at: usize| self.all[at].url.place();
         // A server that is down is so in several words.
-        let is_news = std::mem::discriminant(&standings[at]) != std::mem::discriminant(&standing);
-        if is_news && standings[at] != Standing::Unknown {
-            info!(host = place(at), was = %standings[at], is = %standing, "a host of the database has changed");
+        let is_news = std::mem::discriminant(&seen.standings[at]) != std::mem::discriminant(&standing);
+        if is_news && seen.standings[at] != Standing::Unknown {
+            info!(host = place(at), was = %seen.standings[at], is = %standing, "a host of the database has changed");
         }
-        standings[at] = standing;
-        let chosen = choose(standings, turn.host);
+        seen.learn(at, standing);
+        let Seen { turn, standings, latest, disputed: said } = &mut *seen;
+        let chosen = choose(standings, turn.host, *latest);
         if chosen != turn.host {
             warn!(
                 host = place(chosen), before = place(turn.host), why = %standings[turn.host], timeline = %standings[chosen],

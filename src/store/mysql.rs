@@ -104,6 +104,7 @@ impl Dialect for MySql {
     type List = ListStatement;
     type Table = Orders;
 
+    const READ_ONLY: &'static str = "SET SESSION TRANSACTION READ ONLY";
     const PARAMETERS: Parameters = Parameters::Bare;
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "START TRANSACTION";

@@ -92,6 +92,11 @@ impl OwnTables {
         Ok(Self { words, rule: rule.clone(), version })
     }
 
+    /// As if there were none.
+    pub(super) fn left_out(words: Words, rule: &RuleName) -> Self {
+        Self { words, rule: rule.clone(), version: 0 }
+    }
+
     async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
         let version = version(link, words).await?;
         if version > 0 {

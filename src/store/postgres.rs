@@ -54,6 +54,7 @@ impl Dialect for Postgres {
     type List = ArrayStatement;
     type Table = Table;
 
+    const READ_ONLY: &'static str = "SET default_transaction_read_only = on";
     const PARAMETERS: Parameters = Parameters::Dollar;
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";

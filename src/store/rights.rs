@@ -8,7 +8,7 @@ pub(super) use mentioned::Reading;
 
 use crate::{
     config::{Config, DatabaseUrl, Events, Rule, TableName},
-    store::WITH_PAUSES,
+    store::{TABLES_VERSION as VERSION, WITH_PAUSES},
 };
 
 /// What may be done to a table.
@@ -126,6 +126,13 @@ pub fn grants(config: &Config, database: Option<&str>) -> Grants {
     };
     let statements = if to.is_empty() { Vec::new() } else { rights.iter().filter_map(statement).collect() };
     Grants { tables: rights.into_iter().map(|(table, _)| table).collect(), statements }
+}
+
+/// The GRANTs by which a user may do with our own tables whatever a daemon does that records events; `schema` is quoted, with its dot.
+pub(crate) fn own_rights(schema: &str, to: &str) -> Vec<String> {
+    let events = Events { enabled: true, ..Events::default() };
+    let needs = own("", &events, VERSION);
+    needs.iter().filter_map(|need| grant(&need.rights, &format!("{schema}{}", need.table.name), to)).collect()
 }
 
 /// GRANT, for all rights of a table at once; nothing without any.

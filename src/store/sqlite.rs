@@ -54,6 +54,7 @@ impl Dialect for Sqlite {
     type List = JsonStatement;
     type Table = Table;
 
+    const READ_ONLY: &'static str = "PRAGMA query_only = ON";
     const PARAMETERS: Parameters = Parameters::Numbered;
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";

@@ -70,6 +70,7 @@ impl<D: Dialect> Schema<D> {
         let (table, fragments) = dialect.describe(session, &settings.rule).await?;
         let own = match own {
             Some(own) => own.clone(),
+            None if settings.read_only => OwnTables::left_out(fragments.words.clone(), &settings.rule.name),
             None => OwnTables::find(session, fragments.words.clone(), &settings.rule.name).await?,
         };
         let statements = Statements::new::<D>(&table, &fragments, &settings.rule, &own)?;

@@ -77,12 +77,11 @@ async fn of_rows(shop: &Shop) -> Histories {
     histories
 }
 
-/// How many orders are due, unpaid, and wait for nothing; and how many events nobody has taken.
-pub async fn unsettled(scene: &Scene, account: &Account, now: i64) -> (usize, usize) {
+/// How many orders are due, unpaid, and wait for nothing, or have an event that nobody has taken.
+pub async fn unsettled(scene: &Scene, account: &Account, now: i64) -> usize {
     let histories = histories(scene, account).await;
-    let overdue = histories.values().filter(|history| history.is_overdue(now)).count();
-    let is_untold = |history: &&History| history.violations(0, now, &Excuse::any_lateness(true)).contains(&Violation::Untold);
-    (overdue, histories.values().filter(is_untold).count())
+    let is_untold = |history: &History| history.violations(0, now, &Excuse::any_lateness(true)).contains(&Violation::Untold);
+    histories.values().filter(|history| history.is_overdue(now) || is_untold(history)).count()
 }
 
 /// Whose key could be relied on: nothing was wrong with Redis since before it was written, and no daemon has waited in vain for its

@@ -19,6 +19,8 @@ pub struct Options {
     pub rate: u32,
     /// Where orders are.
     pub kind: Kind,
+    /// Whether the daemons are told to break their promises, so that it is seen whether that is noticed.
+    pub harmful: bool,
 }
 
 /// The end of a run has no faults: so long, in milliseconds, or a quarter of a short run.
@@ -203,7 +205,7 @@ pub fn millis(seconds: u64) -> i64 {
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options { seed: 7, seconds: 600, rate: 300, kind: Kind::Postgres };
+    const OPTIONS: Options = Options { seed: 7, seconds: 600, rate: 300, kind: Kind::Postgres, harmful: false };
 
     #[test]
     fn the_same_seed_makes_the_same_plan() {

@@ -24,7 +24,8 @@ pub fn lateness(histories: &Histories, happened: &[Happened]) -> String {
     let mut by_fault = BTreeMap::<&str, [Vec<i64>; 2]>::new();
     for history in histories.values() {
         let rule = usize::from(history.status == Some(GIVEN_UP));
-        for closure in &history.closures {
+        // What waits for its key is not late.
+        for closure in history.closures.iter().filter(|_| !history.outlived()) {
             let near = |fault: &&Happened| fault.began <= closure.at && fault.ended + AFTER >= closure.deadline - BEFORE;
             let mut names: Vec<&str> = happened.iter().filter(near).map(|fault| fault.what.name()).collect();
             names.sort_unstable();

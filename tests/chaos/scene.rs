@@ -183,10 +183,11 @@ impl Scene {
         let shop = shop::open(server.database().await).await;
         let (receiver, till) = (Receiver::start().await, Till::start().await);
         till.provide();
+        let rules = shop::rules(options.kind, &till.url(), SECRETS[0]);
         let owner = Settings::new()
             .set("log.format", "json")
             .set("log.level", super::setting::<String>("CHAOS_LOG").unwrap_or_else(|| LOG.into()))
-            .add(&shop::rules(options.kind, &till.url(), SECRETS[0]))
+            .add(&if options.harmful { shop::harmful(&rules) } else { rules })
             .add(&receiver.webhook("receiver", "timeout = '2s'"))
             // Never given up in a run.
             .add("[events]\nretry = { attempts = 1000, initial = '50ms', max = '200ms' }")

@@ -110,6 +110,19 @@ pub async fn grant(database: &Database) {
     }
 }
 
+const NOTED: &str = "'INSERT INTO closures (order_no, deadline) SELECT order_no, expires_at FROM orders WHERE order_no IN (:ids)'";
+
+/// The same rules as somebody writes them who asks nobody, lets rows decide alone, runs the closing statements twice, and gives back
+/// one piece too many of each article.
+pub fn harmful(rules: &str) -> String {
+    let lines = rules.lines().filter(|line| !line.starts_with("ask = "));
+    let rules = lines.collect::<Vec<_>>().join("\n");
+    rules
+        .replace("orders = { ", "orders = { disputed = 'close', ")
+        .replace(NOTED, &format!("{NOTED}, {NOTED}"))
+        .replace("stock + released.quantity", "stock + released.quantity + 1")
+}
+
 /// The two rules; `asked` is where the first one asks.
 pub fn rules(kind: Kind, asked: &str, secret: &str) -> String {
     let (stock, now) = match kind {
@@ -128,7 +141,7 @@ pub fn rules(kind: Kind, asked: &str, secret: &str) -> String {
             "NOW(6)",
         ),
     };
-    let noted = "'INSERT INTO closures (order_no, deadline) SELECT order_no, expires_at FROM orders WHERE order_no IN (:ids)'";
+    let noted = NOTED;
     format!(
         "[[rules]]
 name = 'card'

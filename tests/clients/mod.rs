@@ -3,6 +3,8 @@
 
 /// A client's process: told what to do line by line.
 mod client;
+/// Receivers of webhooks, and readers of the stream.
+mod events;
 /// A client's compiler or interpreter, and what the client depends on.
 mod toolchain;
 

@@ -37,7 +37,7 @@ async fn node_with_mysql2_and_ioredis() {
 /// Why the client in JavaScript gives an object, as it does. No version of node-redis complains of any form.
 #[tokio::test]
 async fn node_redis_of_every_version_and_its_forms() {
-    let Some(mut command) = toolchain::node("forms.mjs") else { return };
+    let Some(mut command) = toolchain::node_script("forms.mjs") else { return };
     let redis = Redis::start();
     command.env("REDIS_URL", redis.url());
     let said = process::run("node", command);
@@ -60,6 +60,21 @@ async fn python_with_sqlalchemy_and_pymysql() {
 #[tokio::test]
 async fn php_with_pdo_and_phpredis() {
     sit(Kind::MariaDb, toolchain::php("orders.php"), url).await;
+}
+
+/// The URL as MariaDB's driver for Java knows it.
+fn jdbc(database: &Database) -> String {
+    format!("{}?user=root", database.url.replace("mysql://root@", "jdbc:mariadb://"))
+}
+
+#[tokio::test]
+async fn java_with_jdbc_and_jedis() {
+    sit(Kind::MariaDb, toolchain::java("autocommit"), jdbc).await;
+}
+
+#[tokio::test]
+async fn java_with_jdbc_and_jedis_without_autocommit() {
+    sit(Kind::MariaDb, toolchain::java("transactions"), jdbc).await;
 }
 
 /// The exam for one client.

@@ -35,24 +35,34 @@ static PYTHON: Place = LazyLock::new(|| {
     Ok(place)
 });
 
-/// `node drive.mjs CLIENT`, or another script of the drivers; nothing where it can't run.
-pub fn node(file: &str) -> Option<Command> {
-    let place = ready("Node.js", &NODE)?;
+/// `node SCRIPT`, or nothing where it can't run.
+pub fn node_script(script: &str) -> Option<Command> {
+    let place = ready("Node.js", &NODE, Ci::Has)?;
     let mut command = process::mortal("node");
-    command.current_dir(place);
-    if !file.ends_with(".mjs") {
-        command.arg("drive.mjs");
-    }
-    command.arg(format!("./{file}"));
+    command.current_dir(place).arg(script);
     Some(command)
 }
 
-/// `python drive.py FILE`, or nothing where it can't run.
-pub fn python(file: &str) -> Option<Command> {
-    let place = ready("Python", &PYTHON)?;
+/// `node drive.mjs CLIENT`.
+pub fn node(client: &str) -> Option<Command> {
+    let mut command = node_script("drive.mjs")?;
+    command.arg(format!("./{client}"));
+    Some(command)
+}
+
+/// `python SCRIPT`, or nothing where it can't run.
+pub fn python_script(script: &str) -> Option<Command> {
+    let place = ready("Python", &PYTHON, Ci::Has)?;
     let mut command = process::mortal(place.join("bin/python"));
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(folder("tests/clients/drivers/drive.py"));
-    command.arg(folder("examples/clients/python").join(file));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(folder("examples/clients/python").join(script));
+    Some(command)
+}
+
+/// `python drive.py CLIENT`.
+pub fn python(client: &str) -> Option<Command> {
+    // What is absolute replaces the folder.
+    let mut command = python_script(&folder("tests/clients/drivers/drive.py").display().to_string())?;
+    command.arg(folder("examples/clients/python").join(client));
     Some(command)
 }
 
@@ -66,18 +76,66 @@ static PHP: Place = LazyLock::new(|| {
 
 /// `php drive.php FILE`, or nothing where it can't run.
 pub fn php(file: &str) -> Option<Command> {
-    ready("PHP", &PHP)?;
+    ready("PHP", &PHP, Ci::Has)?;
     let mut command = process::mortal("php");
     command.arg(folder("tests/clients/drivers/drive.php")).arg(folder("examples/clients/php").join(file));
     Some(command)
 }
 
-/// Leaves a language out that is not there, and says so; but not in CI, where nothing is left out.
-fn ready(language: &str, place: &'static Place) -> Option<&'static Path> {
+static JAVA: Place = LazyLock::new(|| {
+    let (place, clients) = (place("java"), folder("examples/clients/java"));
+    once(&place, &clients.join("pom.xml"), || {
+        let (pom, lib) = (clients.join("pom.xml").display().to_string(), format!("-DoutputDirectory={}/lib", place.display()));
+        run(Path::new("mvn"), &["-q", "-B", "-f", &pom, "dependency:copy-dependencies", &lib], &place)
+    })?;
+    let (client, driver) = (clients.join("Orders.java"), folder("tests/clients/drivers/Drive.java"));
+    let sources = [client, driver].map(|source| source.display().to_string());
+    run(Path::new("javac"), &["-cp", "lib/*", "-d", ".", &sources[0], &sources[1]], &place).unwrap_or_else(|error| panic!("{error}"));
+    Ok(place)
+});
+
+/// `java Drive MODE`, or nothing where it can't run.
+pub fn java(mode: &str) -> Option<Command> {
+    let place = ready("Java", &JAVA, Ci::MayLack)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", ".:lib/*", "Drive", mode]);
+    Some(command)
+}
+
+/// PostgreSQL's driver where Debian has it.
+const JDBC: &str = "/usr/share/java/postgresql.jar";
+
+static JDK: Place = LazyLock::new(|| {
+    let (place, source) = (place("jdk"), folder("examples/clients/java/Receiver.java").display().to_string());
+    fs::metadata(JDBC).map_err(|error| format!("{JDBC} (Debian: libpostgresql-jdbc-java): {error}"))?;
+    run(Path::new("javac"), &["-d", ".", &source], &place)?;
+    Ok(place)
+});
+
+/// `java CLASS` of what needs a JDK and PostgreSQL's driver alone, or nothing where it can't run.
+pub fn jdk(class: &str) -> Option<Command> {
+    let place = ready("Java without libraries", &JDK, Ci::Has)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", &format!(".:{JDBC}"), class]);
+    Some(command)
+}
+
+/// Whether CI has what a language needs.
+#[derive(PartialEq)]
+enum Ci {
+    /// From npm, PyPI or Debian: where that fails in CI, the test fails.
+    Has,
+    /// From Maven Central, which not every CI may reach.
+    MayLack,
+}
+
+/// Leaves a language out that is not there, and says so.
+fn ready(language: &str, place: &'static Place, ci: Ci) -> Option<&'static Path> {
     match LazyLock::force(place) {
         Ok(place) => Some(place),
         Err(reason) => {
-            assert!(std::env::var("CI").as_deref() != Ok("true"), "the clients in {language} can't be tried: {reason}");
+            let may_lack = ci == Ci::MayLack || std::env::var("CI").as_deref() != Ok("true");
+            assert!(may_lack, "the clients in {language} can't be tried: {reason}");
             eprintln!("the clients in {language} are left out: {reason}");
             None
         }

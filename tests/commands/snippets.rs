@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::files::{files, read, root};
 
 /// The pages that show clients.
-const PAGES: [&str; 1] = ["docs/order-service.md"];
+const PAGES: [&str; 2] = ["docs/order-service.md", "docs/webhooks.md"];
 
 /// What follows the three backticks of a client's code, and the ending of its file.
-const LANGUAGES: [(&str, &str); 3] = [("js", "js"), ("php", "php"), ("python", "py")];
+const LANGUAGES: [(&str, &str); 4] = [("java", "java"), ("js", "js"), ("php", "php"), ("python", "py")];
 
 /// The page with each block as its file has it now, and the files that it shows.
 fn filled(page: &str, text: &str) -> (String, BTreeSet<String>) {

@@ -63,6 +63,8 @@ mod rules;
 mod sentinels;
 /// What systemd is told, and the units that it is given.
 mod service;
+/// A daemon that closes nothing, and says what it would have closed.
+mod shadow;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.

@@ -1,7 +1,9 @@
 //! WooCommerce, on a server whose own zone is not that of the columns in GMT.
 
+use std::{path::Path, process::Command};
+
 use super::{Example, assert_changes};
-use crate::support::{Database, mariadb::MariaDb};
+use crate::support::{Database, Redis, mariadb::MariaDb};
 
 async fn open(server: &MariaDb) -> Example {
     let database = Database::on_mariadb(server).await;
@@ -229,4 +231,33 @@ async fn local_times_are_those_of_the_site() {
         let products = "SELECT DISTINCT TIMESTAMPDIFF(MINUTE, post_modified_gmt, post_modified) FROM wp_posts WHERE ID IN (20, 21, 22)";
         assert_eq!(example.database.number(products).await, minutes, "{zone:?} {offset:?}");
     }
+}
+
+/// The plugin beside the example, where PHP is installed.
+#[test]
+fn the_plugin_writes_keys_and_a_checkout_goes_on_without_redis() {
+    if Command::new("php").arg("-v").output().is_err() {
+        eprintln!("php is not installed");
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let save = |port: u16, password: &str| {
+        let mut php = Command::new("php");
+        php.arg(root.join("tests/shops/woocommerce_keys.php")).arg(root.join("config/examples/woocommerce/order-closer.php"));
+        let output = php.args([&format!("tcp://127.0.0.1:{port}"), "0", password]).output().expect("php runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let turned_off = "__return_false 9223372036854775807\n";
+    let redis = Redis::options().password("secret").start();
+    assert_eq!(save(redis.port(), "secret"), turned_off);
+    assert_eq!(redis.command(&["PEXPIRETIME", "wc_order_1"]).integer(), (4_000_000_000 + 45 * 60) * 1_000);
+    assert_eq!(redis.command(&["GET", "wc_order_1"]).text(), "");
+    assert_eq!(redis.command(&["DBSIZE"]).integer(), 1);
+    assert!(save(redis.port(), "wrong").starts_with("order 1 has no key in Redis: AUTH: -WRONGPASS"));
+    redis.freeze();
+    assert_eq!(save(redis.port(), "secret"), format!("order 1 has no key in Redis: no answer to AUTH\n{turned_off}"));
+    redis.thaw();
+    redis.kill();
+    assert!(save(redis.port(), "").starts_with("order 1 has no key in Redis: Connection refused"));
 }

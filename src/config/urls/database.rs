@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
@@ -61,7 +62,7 @@ const MYSQL: &[&str] = &[
 ];
 
 /// The database's URL; its scheme chooses the dialect.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum DatabaseUrl {
     /// `postgres://` or `postgresql://`.

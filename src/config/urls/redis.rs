@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
@@ -22,10 +23,10 @@ pub enum RedisAddress {
     },
     /// Through a Unix socket.
     Unix(PathBuf),
-    /// Not at all: there is none.
-    Nowhere,
     /// Over TCP, at the primary that sentinels name.
     Sentinels(Sentinels),
+    /// Not at all: there is none.
+    Nowhere,
 }
 
 /// Sentinels, and which of the services that they watch is meant.
@@ -60,7 +61,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// The URL of a Redis, or `none`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedisUrl {
     /// Where it is.

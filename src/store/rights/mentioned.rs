@@ -297,6 +297,7 @@ mod tests {
             ("DELETE i FROM order_items i JOIN t ON t.n = CONVERT(i.n USING utf8mb4) WHERE i.id IN (:ids)", "order_items SD, t S"),
             ("DELETE a FROM a JOIN (SELECT id FROM b) AS c ON c.id = a.id", "a SD, b S"),
             ("INSERT IGNORE INTO Log (`id`) VALUES (1) ON DUPLICATE KEY UPDATE id = 1", "Log I, Log U, Log S"),
+            ("UPDATE a SET n = CONVERT((SELECT m FROM b) USING utf8mb4), c = CHAR(77 USING ascii)", "a SU, b S"),
             ("REPLACE INTO a SELECT id FROM b WHERE note = 'it\\'s FROM c'", "a ID, b S"),
         ] {
             assert_eq!(found(sql, MYSQL), tables, "{sql}");

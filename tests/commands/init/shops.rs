@@ -58,6 +58,32 @@ async fn spree_is_known() {
     is_known(Kind::Postgres, "spree", include_str!("../../shops/spree.sql"), &["status = \"payment_state\""]).await;
 }
 
+#[tokio::test]
+async fn medusa_is_known() {
+    is_known(Kind::Postgres, "medusa", include_str!("../../shops/medusa/schema.sql"), &["closed = \"canceled\""]).await;
+}
+
+#[tokio::test]
+async fn vendure_is_known() {
+    is_known(Kind::Postgres, "vendure", include_str!("../../shops/vendure/schema.sql"), &["closed = \"Cancelled\""]).await;
+}
+
+#[tokio::test]
+async fn prestashop_is_known_whatever_its_prefix() {
+    let schema = include_str!("../../shops/prestashop/schema.sql").replace("ps_", "ps17_");
+    is_known(Kind::MariaDb, "prestashop", &schema, &["table = \"ps17_orders\"", "UPDATE ps17_stock_available"]).await;
+}
+
+#[tokio::test]
+async fn shopware_is_known() {
+    is_known(Kind::MariaDb, "shopware", include_str!("../../shops/shopware/schema.sql"), &["status = \"state_id\""]).await;
+}
+
+#[tokio::test]
+async fn sylius_is_known() {
+    is_known(Kind::MariaDb, "sylius", include_str!("../../shops/sylius/schema.sql"), &["table = \"sylius_order\""]).await;
+}
+
 /// A table `orders` as in the pattern for shops of one's own is anybody's.
 #[tokio::test]
 async fn a_pattern_is_no_shop() {

@@ -1,4 +1,5 @@
--- Orders 1 to 3 are due; the others are young, paid, authorized, carts, cancelled and fulfilled.
+-- Orders 1 to 3 are due; the others are young, paid, authorized, carts, cancelled and fulfilled. Of what is tracked, only order 2 has
+-- some: how often a variant gets another version depends on how many transactions close the orders.
 INSERT INTO sylius_product_variant (id, product_id, code, created_at, updated_at, position, enabled, version, on_hold, on_hand, tracked, shipping_required) VALUES
   (1, 1, 'shirt', '2026-01-01', '2026-01-01', 0, 1, 7, 20, 50, 1, 1), (2, 1, 'song', '2026-01-01', NULL, 0, 1, 1, 5, 0, 0, 0), (3, 1, 'shoes', '2026-01-01', NULL, 0, 1, 1, 3, 9, 1, 1),
   (4, 1, 'hat', '2026-01-01', NULL, 0, 1, 1, 2, 9, 1, 1);
@@ -20,7 +21,7 @@ INSERT INTO sylius_order (id, state, checkout_completed_at, promotion_coupon_id,
     UNION ALL SELECT 9, 'fulfilled', 200, 1, 'paid', 'shipped', 'completed'
     UNION ALL SELECT 10, 'new', 200, 1, 'partially_paid', 'ready', 'completed') AS orders;
 INSERT INTO sylius_order_item (id, order_id, variant_id, quantity, unit_price, units_total, adjustments_total, total, is_immutable)
-  SELECT id * 10, id, 1, 2, 0, 0, 0, 0, 0 FROM sylius_order;
+  SELECT id * 10, id, IF(id IN (1, 3), 2, 1), 2, 0, 0, 0, 0, 0 FROM sylius_order;
 INSERT INTO sylius_order_item (id, order_id, variant_id, quantity, unit_price, units_total, adjustments_total, total, is_immutable) VALUES
   (21, 2, 1, 1, 0, 0, 0, 0, 0), (22, 2, 2, 1, 0, 0, 0, 0, 0), (23, 2, 3, 3, 0, 0, 0, 0, 0);
 INSERT INTO sylius_promotion_order (order_id, promotion_id) SELECT id, 1 FROM sylius_order;
