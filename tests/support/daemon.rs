@@ -43,8 +43,9 @@ impl Daemon {
     pub fn started(settings: &Settings, change: impl FnOnce(&mut Command)) -> Self {
         let folder = process::folder();
         let mut command = command(settings, folder.path(), &["run"]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(Stdio::null());
         change(&mut command);
+        command.stderr(Stdio::piped());
         let process = Process::spawn("the daemon", command);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let stderr = process.with(|child| child.stderr.take()).expect("standard error is a pipe");
