@@ -73,12 +73,14 @@ build: ## target/release/order-closer
 	$(CARGO) build --release
 
 package: ## a binary for glibc 2.17 and later, a Debian package, their sums, in target/package/out
+	$(call require,cc=build-essential,build scripts are compiled for this machine)
 	$(call require,python3=python3:python3-venv,the compiler that links for old systems comes from PyPI)
 	packaging/build.sh
 
 # As root; SUITES="bookworm": these releases alone.
-package-test: ## installs, upgrades and purges that package in chroots of Debian
+package-test: ## installs, uses, upgrades and purges that package in chroots of Debian
 	$(call require,mmdebstrap=mmdebstrap sqlite3=sqlite3,the package is installed in a Debian of its own)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl python3=python3,it closes orders in private servers on this machine)
 	packaging/test.sh $(TARGET)/package/out/order-closer_*.deb $(SUITES)
 
 lint: ## formatting and lints alone

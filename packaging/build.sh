@@ -28,6 +28,9 @@ export RUSTFLAGS CFLAGS
 triple=$(rustc -vV | sed -n 's/^host: //p')
 cargo zigbuild --release --locked --bin order-closer --target "$triple.$GLIBC"
 binary=$target/$triple/release/order-closer
+needs=$(objdump -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+[ "$needs" = "GLIBC_$GLIBC" ] || { echo "$binary needs $needs, and GLIBC_$GLIBC was asked for" >&2; exit 1; }
+! grep -aqF -e "$(pwd)" -e "$cargo_home" "$binary" || { echo "$binary has a path of this machine in it" >&2; exit 1; }
 
 mkdir -p "$out"
 rm -f "$out"/*
@@ -37,10 +40,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 umask 022
 mkdir -p "$folder/$name/man" "$folder/$name/completions"
-cp "$binary" config/order-closer-ctl redis.conf README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$folder/$name/"
-cp -r config docs "$folder/$name/"
-rm "$folder/$name/config/order-closer-ctl"
+cp "$binary" redis.conf README.md CHANGELOG.md SECURITY.md LICENSE-APACHE LICENSE-MIT "$folder/$name/"
+cp -r config docs examples "$folder/$name/"
 "$binary" generate man "$folder/$name/man"
+cp packaging/order-closer-ctl.8 "$folder/$name/man/"
 for shell in bash zsh fish; do
     "$binary" generate completions "$shell" >"$folder/$name/completions/order-closer.$shell"
 done

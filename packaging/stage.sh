@@ -36,10 +36,11 @@ mkdir -p "$root/usr/share/order-closer"
 "$binary" config --schema >"$root/usr/share/order-closer/order-closer.schema.json"
 
 doc=usr/share/doc/order-closer
-for file in README.md CHANGELOG.md redis.conf config/crontab config/examples/* config/prometheus/*.rules.yml config/grafana/* \
-    config/compose/* config/kubernetes/* docs/*.md docs/images/* docs/benchmarks/*; do
+for file in README.md CHANGELOG.md SECURITY.md redis.conf config/crontab config/examples/* config/examples/*/* config/prometheus/*.rules.yml \
+    config/grafana/* config/compose/* config/kubernetes/* examples/clients/*/* docs/*.md docs/images/* docs/benchmarks/*; do
+    [ -f "$file" ] || continue # a folder, whose files are named, too
     case "$file" in
-    config/examples/*) put 644 "$file" "$doc/examples/shops/${file##*/}" ;;
+    config/examples/*) put 644 "$file" "$doc/examples/shops/${file#config/examples/}" ;;
     config/*) put 644 "$file" "$doc/examples/${file#config/}" ;;
     redis.conf) put 644 "$file" "$doc/examples/$file" ;;
     *) put 644 "$file" "$doc/$file" ;;

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs, uses, upgrades, removes and purges a Debian package in a chroot of each of these releases: test.sh DEB [SUITE...].
-# Needs root and mmdebstrap; the chroots come from the mirror that apt uses here, and are kept in target/package/chroot.
+# Installs, uses, upgrades, removes and purges a Debian package in a chroot of each of these releases: test.sh DEB [SUITE...]. There
+# the program closes orders in servers of this machine, too. Needs root and mmdebstrap; the chroots come from the mirror that apt uses
+# here, and are kept in target/package/chroot.
 set -eu
 deb=$(realpath "$1")
 shift
@@ -9,7 +10,12 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 work=$source/target/package/chroot
 mkdir -p "$work"
 root=$(mktemp -d "$work/root.XXXXXX")
-trap 'rm -rf "$root"' EXIT
+clear() {
+    umount -l "$root/proc" 2>/dev/null || true
+    rm -rf --one-file-system "$root"
+}
+trap clear EXIT
+trap 'exit 1' INT TERM
 
 say() { printf '%s: %s\n' "$suite" "$1"; }
 fail() { say "FAILED: $1" >&2; exit 1; }
@@ -22,9 +28,11 @@ for suite; do
     if [ ! -s "$work/$suite.tar" ]; then
         mmdebstrap --quiet --variant=minbase --include=adduser,ca-certificates "$suite" "$work/$suite.tar" "${mirror:-http://deb.debian.org/debian}"
     fi
-    rm -rf "$root" && mkdir "$root" && chmod 755 "$root" && tar -C "$root" --exclude='./dev/*' -xf "$work/$suite.tar"
+    clear
+    mkdir "$root" && chmod 755 "$root" && tar -C "$root" --exclude='./dev/*' -xf "$work/$suite.tar"
     : >"$root/dev/null"
     chmod 666 "$root/dev/null"
+    mount -t proc proc "$root/proc" # without it, setpriv of Debian 11 refuses to drop rights
     before=$(files)
     users=$(cat "$root/etc/passwd")
     cp "$deb" "$root/first.deb"
@@ -50,6 +58,7 @@ for suite; do
     found=$(sqlite3 "$root/var/lib/order-closer/shop.db" 'SELECT order_no, status FROM orders' | tr '\n' ' ')
     [ "$found" = '1|4 2|1 ' ] || fail "the orders: $found"
     say "order-closer-ctl closed what is due"
+    "$source/packaging/servers.sh" /usr/bin/order-closer "$root" || fail "real servers"
 
     echo '# mine' >>"$root/etc/order-closer/order-closer.toml"
     next=$(COMPRESSION=none "$source/packaging/deb.sh" "$root/usr/bin/order-closer" "$root/next" 99.0)

@@ -55,6 +55,9 @@ fn package_is_made_twice_the_same_and_has_it_all() {
         "usr/share/bash-completion/completions/order-closer",
         "usr/share/order-closer/order-closer.schema.json",
         "usr/share/doc/order-closer/examples/shops/woocommerce.toml",
+        "usr/share/doc/order-closer/examples/shops/woocommerce/order-closer.php",
+        "usr/share/doc/order-closer/examples/shops/mall/UnpaidOrderKeys.java",
+        "usr/share/doc/order-closer/examples/clients/python/receiver.py",
         "usr/share/doc/order-closer/copyright",
         "etc/order-closer/order-closer.toml",
     ] {
