@@ -33,7 +33,7 @@ use crate::{
     outbox::{self, LatestPauses},
     redis::Commands,
     store::Sharing,
-    trigger::{ClockWatch, Listener, Listening, compare_clocks},
+    trigger::{ClockWatch, Hearing, Listener, Listening, compare_clocks},
     watchdog,
 };
 use line::{Common, Line, span_of};
@@ -174,7 +174,7 @@ impl Daemon {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         let stop = CancellationToken::new();
-        let (subscribed, subscribed_rx) = watch::channel(false);
+        let (subscribed, subscribed_rx) = watch::channel(Hearing::default());
         let (listening, rules) = watch::channel(Vec::new());
         let (closed, _) = watch::channel(());
         let (summaries, told) = watch::channel(Vec::new());

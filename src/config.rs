@@ -77,7 +77,8 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Redis {
-    /// `redis://`, `rediss://` (TLS), `redis-sentinel://` or `redis+unix://`, with user, password and database number.
+    /// `redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://` or `redis+unix://`, with user, password and
+    /// database number.
     pub url: RedisUrl,
     /// A PEM file of certificate authorities to trust instead of the system's, for `rediss://`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]

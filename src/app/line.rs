@@ -22,7 +22,9 @@ use crate::{
     outbox::LatestPauses,
     redis::Commands,
     store::Store,
-    trigger::{Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch},
+    trigger::{
+        Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+    },
     watchdog::Watchdog,
 };
 
@@ -38,7 +40,7 @@ pub(super) struct Common {
     /// How the table is gone over.
     pub(super) sweep: Live<SweepSettings>,
     /// Whether there is a confirmed subscription.
-    pub(super) subscribed: watch::Receiver<bool>,
+    pub(super) subscribed: watch::Receiver<Hearing>,
     /// Changes when orders were closed.
     pub(super) closed: watch::Sender<()>,
     pub(super) watchdog: Watchdog,

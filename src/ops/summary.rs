@@ -10,7 +10,7 @@ use crate::{
     close::{Gate, Inbox, Outage, Stats, Summary, Why},
     order::Trigger::{Expired, Pacer, Sweep},
     store::Store,
-    trigger::Passes,
+    trigger::{Hearing, Passes},
 };
 
 /// How long the count of dead letters may take.
@@ -31,8 +31,8 @@ pub struct Summaries {
     pub passes: Arc<Passes>,
     /// What was given up.
     pub store: Arc<dyn Store>,
-    /// Whether there is a confirmed subscription.
-    pub subscribed: watch::Receiver<bool>,
+    /// From whom there are confirmed subscriptions.
+    pub subscribed: watch::Receiver<Hearing>,
 }
 
 impl Summaries {
@@ -64,7 +64,7 @@ impl Summaries {
         } else {
             "closing orders"
         };
-        let deaf = if *self.subscribed.borrow() { "" } else { "; no keyspace notifications" };
+        let deaf = self.subscribed.borrow().missing().map(|missing| format!("; {missing}")).unwrap_or_default();
         let held = self.inbox.held().map_or(0, |(orders, _)| orders);
         format!("{state}; {} closed, {} waiting, {held} held{deaf}", self.stats.closed(), self.inbox.waiting())
     }
@@ -98,7 +98,7 @@ impl Summaries {
             lost = summary.lost,
             dropped = summary.dropped,
             paused = self.gate.is_shut(),
-            subscribed = *self.subscribed.borrow(),
+            subscribed = self.subscribed.borrow().all(),
             waiting = self.inbox.waiting(),
             disputed = self.inbox.waits(Why::Disputed),
             said_close = summary.answered("close"),

@@ -9,7 +9,7 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
     let mut option = |name: &str, value: Option<String>| words.extend(std::iter::once(name.to_owned()).chain(value));
     match &redis.url.address {
         RedisAddress::Unix(path) => option("-s", Some(path.display().to_string())),
-        RedisAddress::Tcp { host, port, tls } => {
+        RedisAddress::Tcp { host, port, tls, .. } => {
             // What goes without saying is not said.
             if host != "127.0.0.1" {
                 option("-h", Some(host.clone()));
@@ -25,7 +25,7 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
             }
         }
         // Whoever knows which server it is names that.
-        RedisAddress::Sentinels(_) => option("-h", Some("PRIMARY".into())),
+        RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } => option("-h", Some("PRIMARY".into())),
     }
     if let Some(user) = &redis.url.username {
         option("--user", Some(user.clone()));

@@ -258,7 +258,9 @@ impl Sampler {
         let halted = store.halted().borrow().clone();
         let troubles = commands.troubles();
         let trouble = troubles.iter().next().map(|(what, error)| format!("{what}: {error}"));
-        let subscribed = *subscribed.borrow();
+        let hearing = subscribed.borrow().clone();
+        let parts =
+            if hearing.primaries() > 1 { format!("{} of {} primaries", hearing.subscribed(), hearing.primaries()) } else { String::new() };
         let server = commands.server().map_or_else(|| redis.clone(), |server| format!("{server} at {redis}"));
         vec![
             match (outage.lasts(), halted) {
@@ -270,7 +272,7 @@ impl Sampler {
                 None => part("Redis", true, "works", server),
                 Some(trouble) => part("Redis", false, "in trouble", trouble),
             },
-            part("notifications", subscribed, if subscribed { "subscribed" } else { "none" }, String::new()),
+            part("notifications", hearing.all(), if hearing.any() { "subscribed" } else { "none" }, parts),
         ]
     }
 }
