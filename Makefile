@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all compat bench build lint deny docs
+.PHONY: help demo test test-all chaos compat bench build package package-test lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -21,7 +21,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
 	promises::slow_redis promises::cluster promises::sentinels promtool_ chromium_ \
-	receiver_of_the_documentation thousands_of_payments
+	receiver_of_the_documentation thousands_of_payments clients:: chaos::a_minute_ promoted_after_the_ is_a_black_hole package_
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -35,11 +35,23 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 
 .PHONY: more denied
 more:
-	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python$(comma) and skew a daemon's clock)
+	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
 	else echo "cargo deny is not installed; left out ('cargo install cargo-deny --locked' installs it)"; fi
+
+# SEED=7: the same again.   SECONDS=3600 RATE=50: longer, and less at a time.   DATABASE=mariadb: that alone.   FAULTS="daemon killed": these alone.
+chaos: ## three daemons and a shop in which everything goes wrong, for ten minutes; docs/chaos.md
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql faketime=faketime,it starts private servers of its own$(comma) and skews a daemon's clock)
+	$(call with_servers,$(CARGO) test -- --ignored --exact --nocapture chaos::as_long_as_you_like)
+chaos: export CHAOS_SEED := $(SEED)
+chaos: export CHAOS_SECONDS := $(SECONDS)
+chaos: export CHAOS_RATE := $(RATE)
+chaos: export CHAOS_DATABASE := $(DATABASE)
+chaos: export CHAOS_FAULTS := $(FAULTS)
 
 # SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
 compat: ## the conformance exam and the main promises on other versions of the servers, as tests/compat/run.sh has them
@@ -59,9 +71,21 @@ build: ## target/release/order-closer
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(CARGO) build --release
 
+package: ## a binary for glibc 2.17 and later, a Debian package, their sums, in target/package/out
+	$(call require,python3=python3:python3-venv,the compiler that links for old systems comes from PyPI)
+	packaging/build.sh
+
+# As root; SUITES="bookworm": these releases alone.
+package-test: ## installs, upgrades and purges that package in chroots of Debian
+	$(call require,mmdebstrap=mmdebstrap sqlite3=sqlite3,the package is installed in a Debian of its own)
+	packaging/test.sh $(TARGET)/package/out/order-closer_*.deb $(SUITES)
+
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+
+snippets: ## copy the clients of examples/clients into the pages that show them
+	UPDATE_SNIPPETS=1 $(CARGO) test -- the_pages_show_the_clients
 
 # Pages link to files beside docs/, which are copied beside the book.
 docs: ## the documentation as a book, in target/book; needs mdbook
@@ -75,12 +99,12 @@ deny: ## licences, sources, known weaknesses and doubles of all crates, as deny.
 
 comma := ,
 
-# $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs that are missing.
+# $(call require,PROGRAM=PACKAGE:PACKAGE... ...,REASON): installs the packages of the programs, or files by their paths, that are missing.
 define require
 @missing=""; \
 for pair in $(1); do \
 	program="$${pair%%=*}"; \
-	command -v "$$program" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$$program" >/dev/null 2>&1 || \
+	command -v "$$program" >/dev/null 2>&1 || [ -e "$$program" ] || ls /usr/lib/postgresql/*/bin/"$$program" >/dev/null 2>&1 || \
 		missing="$$missing $$(echo "$${pair#*=}" | tr ':' ' ')"; \
 done; \
 if [ -n "$$missing" ]; then \

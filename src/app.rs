@@ -32,12 +32,13 @@ use crate::{
     ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox::{self, LatestPauses},
     redis::Commands,
+    shadow::Plan,
     store::Sharing,
     trigger::{ClockWatch, Hearing, Listener, Listening, compare_clocks},
     watchdog,
 };
 use line::{Common, Line, span_of};
-use opening::{Opened, Unfit, wait_for_store};
+use opening::{Opened, Unfit, Way, wait_for_store};
 use reload::{LiveRule, Reloading};
 use serving::Serving;
 
@@ -67,11 +68,12 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Runs until SIGTERM or SIGINT. On SIGHUP it reads its configuration anew.
+/// Runs until SIGTERM or SIGINT. On SIGHUP it reads its configuration anew. As a shadow it closes nothing, and ends by itself
+/// when its time is over.
 ///
 /// # Errors
 /// Says why it can't begin, or that it was interrupted.
-pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
+pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<(), RunError> {
     let config = &loaded.config;
     let deaf = |error| RunError::System(format!("signals can't be received: {error}"));
     let (mut signals, hangups) = (Signals::new().map_err(deaf)?, Hangups::new().map_err(deaf)?);
@@ -83,27 +85,32 @@ pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
             "order-closer starts"
         );
     }
-    let serving = Serving::of(config)?;
+    let serving = Serving::of(config, shadow.is_some())?;
     let manager = ServiceManager::of_environment(config.database.timeout.get());
-    let sharing = Sharing::between(rules.len());
+    if shadow.is_some() {
+        warn!("this is a shadow: it closes nothing and writes nothing, and reports what it would have closed");
+    }
+    let until = shadow.as_ref().and_then(|plan| Some(Instant::now() + plan.length?));
+    let way = Way { sharing: Sharing::between(rules.len()), manager: manager.clone(), shadow };
     let mut opening = JoinSet::new();
     for config in rules {
         let span = span_of(&config);
-        opening.spawn(manager.watchdog().watch("start", wait_for_store(config, sharing.clone(), manager.clone()).instrument(span)));
+        opening.spawn(manager.watchdog().watch("start", wait_for_store(config, way.clone()).instrument(span)));
     }
     let first = tokio::select! {
         first = opened_at_start(&mut opening) => first?,
         () = signals.next() => return Ok(()),
     };
-    let mut daemon = Daemon::start(config, serving, first, &manager).await?;
+    let mut daemon = Daemon::start(config, serving, first, &way).await?;
     manager.ready();
     let again = |unfit, opening: &mut JoinSet<_>| {
-        opening.spawn(manager.watchdog().watch("start", try_again(unfit, sharing.clone(), manager.clone())));
+        opening.spawn(manager.watchdog().watch("start", try_again(unfit, way.clone())));
     };
     let mut reloading = pin!(Reloading { hangups, read, manager: &manager, live: Arc::clone(&daemon.live) }.run(loaded));
     loop {
         tokio::select! {
             () = signals.next() => break,
+            () = over(until) => break,
             () = &mut reloading => {}
             // Half a daemon would look alive to its service manager.
             bug = daemon.broken() => return Err(bug),
@@ -123,6 +130,14 @@ pub async fn run(loaded: &Loaded, read: Reader) -> Result<(), RunError> {
     daemon.stop(config.shutdown.timeout.get(), &mut signals).await
 }
 
+/// Waits until then; without, for ever.
+async fn over(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits for the first rule, and a moment for all others.
 async fn opened_at_start(opening: &mut JoinSet<Result<Opened, Unfit>>) -> Result<Vec<Opened>, RunError> {
     let mut all = Vec::new();
@@ -140,11 +155,11 @@ async fn opened_at_start(opening: &mut JoinSet<Result<Opened, Unfit>>) -> Result
 }
 
 /// Says that a rule does not fit its table, and tries it again after a while: others close orders meanwhile.
-async fn try_again(Unfit { config, reason }: Unfit, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
+async fn try_again(Unfit { config, reason }: Unfit, way: Way) -> Result<Opened, Unfit> {
     let span = span_of(&config);
     span.in_scope(|| error!(reason, again_in_s = UNFIT_AGAIN.as_secs(), "no order of this rule is closed; it is tried again"));
     watchdog::waiting(tokio::time::sleep(UNFIT_AGAIN)).await;
-    wait_for_store(config, sharing, manager).instrument(span).await
+    wait_for_store(config, way).instrument(span).await
 }
 
 /// An orders table: the name that the configuration has for it, and what its rules read for each other.
@@ -170,8 +185,9 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>, manager: &ServiceManager) -> Result<Self, RunError> {
+    async fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>, way: &Way) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
+        let commands = if way.shadow.is_some() { commands.reading_only() } else { commands };
         let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         let stop = CancellationToken::new();
         let (subscribed, subscribed_rx) = watch::channel(Hearing::default());
@@ -199,11 +215,26 @@ impl Daemon {
             };
             others.spawn(clock.run());
         }
-        let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
-        others.spawn(listener.run());
-        others.spawn(manager.clone().renew_status(told, stop.clone()));
-        let common =
-            Common { commands, bounds, sweep: settings, subscribed: subscribed_rx, closed, watchdog: manager.watchdog().clone(), stop };
+        if config.redis.url.is_none() {
+            info!("there is no Redis (redis.url is none): orders close by their rows alone, found by the look-ahead and the sweep");
+        } else {
+            let listener = Listener { redis: config.redis.clone(), rules, commands: commands.clone(), subscribed, stop: stop.clone() };
+            others.spawn(listener.run());
+        }
+        others.spawn(way.manager.clone().renew_status(told, stop.clone()));
+        if let Some(plan) = &way.shadow {
+            others.spawn(plan.report.clone().run(stop.clone()));
+        }
+        let common = Common {
+            commands,
+            bounds,
+            sweep: settings,
+            subscribed: subscribed_rx,
+            closed,
+            watchdog: way.manager.watchdog().clone(),
+            stop,
+            report: way.shadow.as_ref().map(|plan| plan.report.clone()),
+        };
         let mut daemon = Self {
             common,
             serving,
@@ -232,8 +263,11 @@ impl Daemon {
         let paused = match self.tables.get(&table) {
             None => {
                 let Common { closed, stop, .. } = &self.common;
-                let relays = outbox::spawn(&current, &opened.store, &closed.subscribe(), stop, &mut self.others);
-                self.live().relays.extend(relays.map_err(RunError::Configuration)?);
+                // A shadow tells nobody, and prunes nothing.
+                if opened.shadow.is_none() {
+                    let relays = outbox::spawn(&current, &opened.store, &closed.subscribe(), stop, &mut self.others);
+                    self.live().relays.extend(relays.map_err(RunError::Configuration)?);
+                }
                 Arc::clone(&self.tables.entry(table).or_insert(Table { name, ..Table::default() }).paused)
             }
             Some(other) if other.name == name => Arc::clone(&other.paused),

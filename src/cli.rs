@@ -11,29 +11,30 @@ mod deliver;
 mod demo;
 mod events;
 mod explain;
+mod generate;
 mod healthcheck;
+mod init;
 mod logs;
 mod migrate;
 mod output;
 mod pause;
 mod reconcile;
+mod run;
 mod targets;
 mod top;
 
 use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
-use tracing::error;
-
 use crate::{
-    app::{self, Reread, RunError},
-    config::{Config, Loaded, Rule, RuleName, Span, Which, load},
+    app::RunError,
+    config::{Config, Rule, RuleName, Span, Which, load},
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
     store::{self, OpenError, Store, StoreError},
     trigger::Witness,
 };
+use clap::{Parser, Subcommand, error::ErrorKind};
 use output::{complain, print};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
@@ -58,9 +59,11 @@ impl Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Listen and close orders until stopped (SIGTERM or SIGINT: finish what is in hand, then exit).
-    Run,
+    Run(run::Arguments),
     /// Close what is overdue, once; for cron. Needs no Redis.
     Reconcile(reconcile::Arguments),
+    /// Write a configuration for the orders table of a database: looks at its tables, asks what can't be seen, only reads.
+    Init(Box<init::Arguments>),
     /// Examine Redis, the database, the mapping, indexes, clocks and time zones: what is right, what to mend.
     Check(check::Arguments),
     /// Write the key of an order, as an order service would.
@@ -91,7 +94,11 @@ enum Command {
     /// Show the figures of the daemon on this host, live: what is due, overdue, closed, and how late.
     Top(top::Arguments),
     /// Create or upgrade the tables order_closer_*, which events and dead letters need.
-    Migrate,
+    Migrate {
+        /// Change nothing: print the SQL that does it, and the rights on the tables that this user needs, for their owner to run.
+        #[arg(long)]
+        print_sql: bool,
+    },
     /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
     Explain {
         /// The order's id.
@@ -116,7 +123,13 @@ enum Command {
         /// Print one JSON array.
         #[arg(long)]
         json: bool,
+        /// Print the JSON schema of configuration files, for editors.
+        #[arg(long, conflicts_with = "json")]
+        schema: bool,
     },
+    /// Write man pages, or completions for a shell.
+    #[command(subcommand)]
+    Generate(generate::Wanted),
     /// Run a whole shop in miniature: orders, payments, the daemon, and a table of what became of them.
     Demo(demo::Arguments),
 }
@@ -237,15 +250,33 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         // The demo brings its own configuration.
         return runtime(2)?.block_on(demo::run(demo));
     }
+    // These are about no configuration in particular, and the one that is there may be wrong.
+    if let Command::Generate(wanted) = &arguments.command {
+        return generate::run(wanted);
+    }
+    if let Command::Config { schema: true, .. } = arguments.command {
+        return config::print_schema();
+    }
     let file = arguments.file();
+    if let Command::Init(arguments) = arguments.command {
+        // The file is yet to be written.
+        let runtime = runtime(2)?;
+        let ended = runtime.block_on(init::run(file, *arguments));
+        // A thread that reads the terminal is not waited for.
+        runtime.shutdown_background();
+        return ended;
+    }
     let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
-    if matches!(arguments.command, Command::Run | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }) {
+    if matches!(
+        arguments.command,
+        Command::Run(_) | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }
+    ) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
     let settings = &loaded.config;
     let log = logs::start(&loaded)?;
     match arguments.command {
-        Command::Run => run(&loaded, file, log.level()),
+        Command::Run(arguments) => run::run(&loaded, file, log.level(), &arguments),
         Command::Reconcile(arguments) => runtime(2)?.block_on(reconcile::run(settings, arguments)),
         Command::Check(arguments) => runtime(2)?.block_on(check::run(settings, &arguments)),
         Command::Arm { id, rule, ttl } => runtime(1)?.block_on(arm::run(settings, rule.as_deref(), &id, ttl)),
@@ -255,14 +286,15 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Status { json } => runtime(1)?.block_on(pause::status(settings, json)),
         Command::Healthcheck => runtime(1)?.block_on(healthcheck::run(settings)),
         Command::Top(arguments) => runtime(1)?.block_on(top::run(settings, &arguments)),
-        Command::Migrate => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Migrate { print_sql: false } => runtime(1)?.block_on(migrate::run(settings)),
+        Command::Migrate { print_sql: true } => runtime(1)?.block_on(migrate::print_sql(settings)),
         Command::Explain { id, rule, json } => runtime(2)?.block_on(explain::run(settings, &id, rule.as_deref(), json)),
         Command::Events(arguments) => runtime(1)?.block_on(events::run(settings, arguments)),
         Command::DeadLetters(arguments) => runtime(1)?.block_on(dead_letters::run(settings, arguments)),
         Command::Targets(arguments) => runtime(1)?.block_on(targets::run(settings, arguments)),
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
-        Command::Config { json } => config::run(&loaded, json),
-        Command::Demo(_) => Ok(Exit::Done),
+        Command::Config { json, .. } => config::run(&loaded, json),
+        Command::Demo(_) | Command::Init(_) | Command::Generate(_) => Ok(Exit::Done),
     }
 }
 
@@ -275,25 +307,6 @@ async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>
             None
         }
     }
-}
-
-/// Runs the daemon, whose last word is a line of its log, as all its others are.
-fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLevel) -> CommandResult {
-    logs::log_panics();
-    let workers: usize = loaded.config.of_each_rule().iter().map(|config| config.close.workers).sum();
-    let runtime = runtime(workers + 2)?;
-    let read = move || {
-        let loaded = load(file.as_deref())?;
-        let (filter, set_level) = (logs::filter(&loaded)?, Arc::clone(&set_level));
-        Ok(Reread { loaded, set_level: Box::new(move || set_level(filter)) })
-    };
-    let ended = runtime.block_on(app::run(loaded, Box::new(read)));
-    // Threads that ask a silent name server are not waited for.
-    runtime.shutdown_background();
-    let Err(error) = ended else { return Ok(Exit::Done) };
-    let Failure { exit, message } = error.into();
-    error!(reason = message, exit = exit as u8, "order-closer can't go on");
-    Ok(exit)
 }
 
 /// The settings as the rules have them that a command is about: the one that was named, or all.

@@ -15,8 +15,10 @@ mod load;
 mod optional;
 mod rule;
 mod rules;
+mod schema;
 mod secret;
 mod statement;
+mod url_files;
 mod urls;
 mod values;
 mod variables;
@@ -29,22 +31,23 @@ pub(crate) use explain::quoted;
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
 pub use live::Live;
-pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or};
+pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or, load_text};
 pub use rule::{Names, Rival, Rule};
 pub use rules::{RuleName, RuleSettings, Which};
 pub use secret::Secret;
 pub use statement::{Rows, Statement};
-pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl};
+pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
 pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use optional::optional;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// All settings.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where keys expire.
@@ -67,6 +70,7 @@ pub struct Config {
     pub log: Log,
     /// Several rules; none where the settings above say the only one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::rules")]
     pub rules: BTreeMap<RuleName, RuleSettings>,
     /// Of which rule these settings are.
     #[serde(skip)]
@@ -74,12 +78,15 @@ pub struct Config {
 }
 
 /// Where keys expire.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Redis {
     /// `redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://` or `redis+unix://`, with user, password and
     /// database number.
     pub url: RedisUrl,
+    /// A file with that URL.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub url_file: Option<PathBuf>,
     /// A PEM file of certificate authorities to trust instead of the system's, for `rediss://`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub ca_file: Option<PathBuf>,
@@ -92,7 +99,7 @@ pub struct Redis {
 }
 
 /// Which databases' notifications count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Listen {
     /// Those of every database: a foreign one costs only a look.
@@ -103,16 +110,26 @@ pub enum Listen {
 
 impl Default for Redis {
     fn default() -> Self {
-        Self { url: RedisUrl::default(), ca_file: None, key_prefix: KeyPrefix::default(), listen: Listen::All, enable_notifications: true }
+        Self {
+            url: RedisUrl::default(),
+            url_file: None,
+            ca_file: None,
+            key_prefix: KeyPrefix::default(),
+            listen: Listen::All,
+            enable_notifications: true,
+        }
     }
 }
 
 /// Where orders live.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Database {
     /// `sqlite://`, `postgres://` or `mysql://` (MySQL 8, MariaDB 10.6 and later).
     pub url: DatabaseUrl,
+    /// A file with that URL.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub url_file: Option<PathBuf>,
     /// How columns without a zone are to be read; the server's own zone when absent.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub time_zone: Option<TimeZone>,
@@ -124,12 +141,12 @@ pub struct Database {
 
 impl Default for Database {
     fn default() -> Self {
-        Self { url: DatabaseUrl::default(), time_zone: None, timeout: Span::from_secs(10), connections: 10 }
+        Self { url: DatabaseUrl::default(), url_file: None, time_zone: None, timeout: Span::from_secs(10), connections: 10 }
     }
 }
 
 /// How the orders table is laid out.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Orders {
     /// The table, schema-qualified if need be.
@@ -154,7 +171,7 @@ pub struct Orders {
 }
 
 /// What becomes of an order that its row calls due more than a minute before its key expires.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Disputed {
     /// It waits for its key.
@@ -172,7 +189,7 @@ impl Default for Orders {
             status: ColumnName::new("status"),
             unpaid: Statuses::from(vec![Status::Integer(0)]),
             closed: Status::Integer(4),
-            deadline: Deadline { column: ColumnName::new("expires_at"), plus: None, unit: None },
+            deadline: Deadline { column: default_column(), plus: None, unit: None },
             filter: None,
             set: BTreeMap::new(),
             disputed: Disputed::default(),
@@ -181,10 +198,12 @@ impl Default for Orders {
 }
 
 /// When an unpaid order is to be closed: at a column's time, or a while after it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deadline {
     /// A column with a point in time.
+    // In a file it may be left out as any other setting.
+    #[schemars(default = "default_column")]
     pub column: ColumnName,
     /// What to add to it, when the column holds the time of creation.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
@@ -194,8 +213,12 @@ pub struct Deadline {
     pub unit: Option<EpochUnit>,
 }
 
+fn default_column() -> ColumnName {
+    ColumnName::new("expires_at")
+}
+
 /// What an integer column with a point in time counts since 1970 UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum EpochUnit {
     /// Seconds.
     #[serde(rename = "s")]
@@ -217,7 +240,7 @@ impl EpochUnit {
 }
 
 /// How orders are closed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Close {
     /// The most orders that one transaction closes. By default fewer where other transactions share the database.
@@ -243,7 +266,7 @@ impl Default for Close {
 
 /// When something that failed is tried again: exponential backoff, with up to as much again as jitter, and never more than
 /// the longest wait.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
     /// How often in all.
@@ -291,7 +314,7 @@ impl Default for Retry {
 }
 
 /// How lost notifications are made up for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sweep {
     /// How often the table is read.
@@ -311,7 +334,7 @@ impl Default for Sweep {
 }
 
 /// How the daemon stops.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
     /// How long batches in flight may take to finish; what is cut off then rolls back.
@@ -325,7 +348,7 @@ impl Default for Shutdown {
 }
 
 /// What the daemon says, and how.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     /// How a line looks.
@@ -337,7 +360,7 @@ pub struct Log {
 }
 
 /// How a log line looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.

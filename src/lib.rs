@@ -29,6 +29,7 @@
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`ask`] | the question before closing: what the payment provider knows |
 //! | [`explain`] | what is known of one order, and a sentence that says it all |
+//! | [`shadow`] | what the daemon would do, beside what becomes of the orders: `run --shadow` |
 //! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
 //! | [`http`] | questions about the daemon, and orders that somebody wants closed |
 //! | [`app`] | the daemon put together |
@@ -48,6 +49,7 @@ pub mod ops;
 pub mod order;
 pub mod outbox;
 pub mod redis;
+pub mod shadow;
 pub mod store;
 pub mod trigger;
 pub mod watchdog;

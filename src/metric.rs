@@ -131,6 +131,8 @@ metrics! {
     CONNECTIONS_LIMIT = "order_closer_connections_limit", Kind::Gauge, ["pool"];
     /// 1 while the daemon runs with an older configuration, since it has refused the one that it was to take over, else 0.
     CONFIG_REFUSED = "order_closer_config_refused", Kind::Gauge, [];
+    /// 1 in a shadow, which closes nothing and counts what it would have closed, else 0.
+    SHADOW = "order_closer_shadow", Kind::Gauge, [];
     /// Lines of the log that were dropped, since nobody read them.
     LOG_DROPPED = "order_closer_log_lines_dropped_total", Kind::Counter, [];
     /// 1, with the version of the program.

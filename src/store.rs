@@ -13,6 +13,7 @@ mod dialect;
 mod driver;
 mod error;
 mod halt;
+mod hosts;
 mod mapping;
 mod mysql;
 mod obstacles;
@@ -25,24 +26,31 @@ mod query;
 mod rehearsal;
 mod rights;
 mod session;
+mod shadow;
 mod sqlite;
 mod statement;
 mod statements;
+mod survey;
 mod table;
 mod template;
 mod zone;
 
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
+pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
 pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for};
 pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
+pub use rights::{Grants, grants};
+pub use shadow::{Decision, Shadow};
+pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
 
 pub(crate) use driver::Value;
 pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 
 use opening::unusable_url;
@@ -89,6 +97,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the database says, sorted.
     async fn is_another(&self) -> Result<bool, StoreError>;
+
+    /// Which turn of hosts it is, where the URL names several: another number since another host is used.
+    fn turn(&self) -> u64;
+
+    /// Asks each host of the URL what it is now; nothing where there is only one.
+    async fn look_at_hosts(&self) -> Vec<HostSeen>;
 
     /// The names of the table's columns.
     fn columns(&self) -> Vec<String>;

@@ -12,6 +12,10 @@
     reason = "a test may panic"
 )]
 
+/// A shop at work, three daemons, several faults at a time, and the judgement of the whole history.
+mod chaos;
+/// The clients that the documentation shows, in their own languages.
+mod clients;
 /// What each command of the real binary prints, does, and returns.
 mod commands;
 /// The one exam that every database sits, through the public `store` trait.

@@ -11,7 +11,7 @@ use tracing::{Instrument, Span, error_span};
 
 use super::{
     ZONE_EVERY,
-    opening::Opened,
+    opening::{Opened, Shadowed},
     serving::{Parts, Serving},
 };
 use crate::{
@@ -21,9 +21,11 @@ use crate::{
     ops::Summaries,
     outbox::LatestPauses,
     redis::Commands,
+    shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+        Board, Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness,
+        ZoneWatch,
     },
     watchdog::Watchdog,
 };
@@ -45,6 +47,8 @@ pub(super) struct Common {
     pub(super) closed: watch::Sender<()>,
     pub(super) watchdog: Watchdog,
     pub(super) stop: CancellationToken,
+    /// Who tells what would have been closed, in a shadow.
+    pub(super) report: Option<Report>,
 }
 
 /// A rule's part, running.
@@ -74,11 +78,11 @@ impl Line {
         serving: Option<&Serving>,
         (workers, others): (&mut JoinSet<()>, &mut JoinSet<()>),
     ) -> Result<Self, String> {
-        let Opened { config, store } = opened;
+        let Opened { config, store, shadow } = opened;
         let span = span_of(&config);
         let inside = span.clone();
         let _inside = inside.enter();
-        let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop } = common;
+        let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop, report } = common;
         let rule = config.which.name.clone();
         let commands = commands.of(&config.redis.key_prefix);
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()).of(&rule));
@@ -95,7 +99,11 @@ impl Line {
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
         let pauses = PauseWatch::of(&store, stop).beside(paused);
         let gate = Arc::clone(&pauses.gate);
-        let passed = Clearances::default().and(witness.clone());
+        let is_shadow = shadow.is_some();
+        let passed = match &witness {
+            Some(witness) if is_shadow => Clearances::default().and(Some(Arc::new(Foreseen(Arc::clone(witness))))),
+            _ => Clearances::default().and(witness.clone()),
+        };
         let asked = ask::Parts {
             rule: rule.clone(),
             store: Arc::clone(&store),
@@ -106,7 +114,8 @@ impl Line {
             share: Arc::clone(&peers) as Arc<dyn Share>,
             before: Arc::new(passed.clone()),
         };
-        let ask = config.close.ask.as_ref().map(|settings| Ask::new(settings, asked)).transpose()?;
+        // A shadow asks nobody: the question is about an order that will be closed.
+        let ask = config.close.ask.as_ref().filter(|_| !is_shadow).map(|settings| Ask::new(settings, asked)).transpose()?;
         let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
         let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
@@ -149,7 +158,8 @@ impl Line {
             (upcoming_rx, later_rx),
             Arc::clone(&inbox),
             Arc::clone(&peers),
-            (keys.clone(), commands.clone(), subscribed.clone()),
+            // Without a subscription orders are offered at their deadlines, and no key is touched.
+            (keys.clone(), commands.clone(), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
             stop.clone(),
         )
         .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
@@ -165,16 +175,31 @@ impl Line {
         spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
         spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
-        spawn(Box::pin(Arc::clone(&peers).run(Heart {
-            config: config.clone(),
-            commands: commands.clone(),
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
-            stats: Arc::clone(&stats),
-            outage: Arc::clone(&outage),
-            gate: Arc::clone(&gate),
-            stop: stop.clone(),
-        })));
+        match shadow.zip(report.clone()) {
+            // It is no peer of those that close orders: it takes no share of theirs.
+            Some((Shadowed { store: shadow, changes }, report)) => spawn(Box::pin(
+                Watch {
+                    ledger: report.add(&shadow),
+                    shadow,
+                    changes,
+                    inbox: Arc::clone(&inbox),
+                    settings: settings.clone(),
+                    report,
+                    stop: stop.clone(),
+                }
+                .run(),
+            )),
+            None => spawn(Box::pin(Arc::clone(&peers).run(Heart {
+                config: config.clone(),
+                board: Board::of(&commands, &store),
+                store: Arc::clone(&store),
+                inbox: Arc::clone(&inbox),
+                stats: Arc::clone(&stats),
+                outage: Arc::clone(&outage),
+                gate: Arc::clone(&gate),
+                stop: stop.clone(),
+            }))),
+        }
         let summaries = Summaries {
             gate: Arc::clone(&gate),
             stats: Arc::clone(&stats),
@@ -183,6 +208,8 @@ impl Line {
             passes: Arc::clone(&passes),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
+            has_redis: !commands.is_absent(),
+            is_shadow,
         };
         spawn(Box::pin(summaries.clone().run(config.log.summary.get(), stop.clone())));
         if let Some(serving) = serving {
@@ -199,6 +226,7 @@ impl Line {
                 requests,
                 stats: Arc::clone(&stats),
                 sweep: settings.clone(),
+                is_shadow,
             };
             serving.add(&config, parts, stop, others);
         }

@@ -10,9 +10,10 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     close::Reminder,
-    config::Config,
+    config::{Config, Rule},
     ops::ServiceManager,
-    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Sharing, Store, StoreError},
+    shadow::Plan,
+    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Sharing, Store, StoreError},
     trigger::{LONGEST_READ, claimed_twice},
     watchdog,
 };
@@ -62,6 +63,25 @@ pub(super) struct Opened {
     /// The settings as this rule has them.
     pub(super) config: Config,
     pub(super) store: Arc<dyn Store>,
+    /// The store's own self, where it is a shadow.
+    pub(super) shadow: Option<Shadowed>,
+}
+
+/// A rule that is only watched.
+#[derive(Debug, Clone)]
+pub(super) struct Shadowed {
+    pub(super) store: Arc<Shadow>,
+    /// The same table by the column with the time of the last change, if one is named.
+    pub(super) changes: Option<Arc<dyn Store>>,
+}
+
+/// How the daemon's rules are opened.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub(super) sharing: Sharing,
+    pub(super) manager: ServiceManager,
+    /// Nothing is closed, and this is how that is told.
+    pub(super) shadow: Option<Plan>,
 }
 
 /// A rule that does not fit its table.
@@ -75,7 +95,7 @@ pub(super) struct Unfit {
 ///
 /// # Errors
 /// [`Unfit`] with what no server can mend.
-pub(super) async fn wait_for_store(config: Config, sharing: Sharing, manager: ServiceManager) -> Result<Opened, Unfit> {
+pub(super) async fn wait_for_store(config: Config, way: Way) -> Result<Opened, Unfit> {
     let mut pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(200))
         .with_max_delay(Duration::from_secs(2))
@@ -84,10 +104,14 @@ pub(super) async fn wait_for_store(config: Config, sharing: Sharing, manager: Se
         .build();
     let mut waiting: Option<Waiting> = None;
     loop {
-        manager.starting("waiting for the database");
-        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&sharing);
-        let error = match open(&config, settings).await {
-            Ok(store) => return examined(config, store).await,
+        way.manager.starting("waiting for the database");
+        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&way.sharing);
+        let opened = match &way.shadow {
+            None => open(&config, settings).await.map(|store| (store, None)),
+            Some(plan) => open_shadow(&config, settings, plan).await.map(|shadowed| (Arc::clone(&shadowed.store) as _, Some(shadowed))),
+        };
+        let error = match opened {
+            Ok((store, shadow)) => return examined(config, store, shadow).await,
             Err(error) => error,
         };
         let Some(cure) = error.cure() else { return Err(Unfit { reason: unmendable(&error), config }) };
@@ -96,8 +120,26 @@ pub(super) async fn wait_for_store(config: Config, sharing: Sharing, manager: Se
     }
 }
 
+/// Opens a store that only reads. No closure is rehearsed, for which it would have to write.
+async fn open_shadow(config: &Config, settings: Settings, plan: &Plan) -> Result<Shadowed, OpenError> {
+    let changes: Option<Arc<dyn Store>> = match &plan.changed_at {
+        Some(column) => {
+            let mut by_changes = config.clone();
+            by_changes.orders.deadline.column = column.clone();
+            by_changes.orders.deadline.plus = None;
+            Some(Shadow::open(settings.clone().about(Rule::of(&by_changes))).await?)
+        }
+        None => None,
+    };
+    let store = Shadow::open(settings).await?;
+    match store.zone_changed().await? {
+        Some(reason) => Err(OpenError::Zone(reason)),
+        None => Ok(Shadowed { store, changes }),
+    }
+}
+
 /// Says what there is to say of a store before the first order is closed.
-async fn examined(config: Config, store: Arc<dyn Store>) -> Result<Opened, Unfit> {
+async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed>) -> Result<Opened, Unfit> {
     if let Ok(Some(Claim { id, rule })) = claimed_twice(store.as_ref()).await {
         let own = store.rule();
         let reason = format!(
@@ -108,6 +150,9 @@ async fn examined(config: Config, store: Arc<dyn Store>) -> Result<Opened, Unfit
     info!(database = %config.database.url, table = %config.orders.table, "orders table fits");
     for Obstacle { what, fix, .. } in store.obstacles() {
         warn!(reason = what, fix, "orders may never close");
+    }
+    if shadow.is_some() {
+        return Ok(Opened { config, store, shadow });
     }
     match store::rehearse_on_an_order(store.as_ref()).await {
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
@@ -120,7 +165,7 @@ async fn examined(config: Config, store: Arc<dyn Store>) -> Result<Opened, Unfit
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
         }
     }
-    Ok(Opened { config, store })
+    Ok(Opened { config, store, shadow })
 }
 
 fn unmendable(error: &OpenError) -> String {

@@ -20,6 +20,7 @@ use crate::{
     config::{Config, Live, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
+    metric,
     ops::{AllReady, Backlogs, Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
     redis::Commands,
     store::Store,
@@ -55,6 +56,7 @@ pub(super) struct Parts {
     pub(super) requests: Requests,
     pub(super) sweep: Live<Sweep>,
     pub(super) stats: Arc<Stats>,
+    pub(super) is_shadow: bool,
 }
 
 impl Serving {
@@ -62,10 +64,12 @@ impl Serving {
     ///
     /// # Errors
     /// Says which file can't be used, and why.
-    pub(super) fn of(config: &Config) -> Result<Option<Self>, RunError> {
+    pub(super) fn of(config: &Config, is_shadow: bool) -> Result<Option<Self>, RunError> {
         let Some(address) = config.http.listen.get() else { return Ok(None) };
         let access = Access::new(&config.http).map_err(RunError::Configuration)?;
+        let access = if is_shadow { access.reading_only() } else { access };
         let measured = Measured::begin().map_err(RunError::System)?;
+        metric::SHADOW.set(f64::from(u8::from(is_shadow)), &[]);
         let readiness = AllReady::of(config.rule_names());
         Ok(Some(Self { address, access, measured, readiness, sources: Sources::default(), desks: OnceLock::new() }))
     }
@@ -77,7 +81,7 @@ impl Serving {
 
     /// Tells of one more rule.
     pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep } = parts;
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep, is_shadow } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
@@ -85,6 +89,7 @@ impl Serving {
             readiness: self.readiness.clone(),
             store: Arc::clone(&store),
             subscribed: subscribed.clone(),
+            has_redis: !commands.is_absent(),
             stop: stop.clone(),
         };
         let overdues = Overdues {
@@ -110,6 +115,7 @@ impl Serving {
             peers,
             subscribed,
             reached: Mutex::default(),
+            is_shadow,
         };
         let readiness = Arc::new(readiness);
         self.readiness.add(Arc::clone(&readiness));

@@ -25,6 +25,9 @@ pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, ttl: Span
     let Some(key) = config.redis.key_prefix.key(id) else {
         return Err(Failure::new(Exit::Configuration, "orders of this rule have no keys: its key_prefix is \"none\""));
     };
+    if config.redis.url.is_none() {
+        return Err(Failure::new(Exit::Configuration, "there is no Redis to write a key to: redis.url is \"none\""));
+    }
     let failed = |error: RedisError| {
         let Failure { exit, message } = error.into();
         Failure::new(exit, format!("{}: {message}", address(&config.redis)))

@@ -7,6 +7,8 @@ mod events;
 mod redis;
 mod witnesses;
 
+pub(super) use witnesses::{is_prefix, zone_apart};
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -27,6 +29,13 @@ pub(super) struct Arguments {
     /// Don't try a closure on a real order, which is rolled back.
     #[arg(long)]
     no_rehearsal: bool,
+}
+
+impl Arguments {
+    /// All rules, for people, without a rehearsal.
+    pub(super) fn without_rehearsal() -> Self {
+        Self { json: false, rule: None, no_rehearsal: true }
+    }
 }
 
 /// How good a thing is.

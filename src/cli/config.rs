@@ -1,8 +1,8 @@
-//! `order-closer config`: the effective settings.
+//! `order-closer config`: the effective settings, and the schema of all.
 
 use crate::{
     cli::{CommandResult, Exit, Failure, print},
-    config::Loaded,
+    config::{Config, Loaded},
 };
 
 pub(super) fn run(loaded: &Loaded, json: bool) -> CommandResult {
@@ -17,5 +17,11 @@ pub(super) fn run(loaded: &Loaded, json: bool) -> CommandResult {
         let assignment = format!("{} = {}", setting.key, setting.value);
         print(&format!("{assignment:width$}  # {}", setting.source));
     }
+    Ok(Exit::Done)
+}
+
+pub(super) fn print_schema() -> CommandResult {
+    let text = serde_json::to_string_pretty(&Config::schema()).map_err(|error| Failure::new(Exit::Software, error.to_string()))?;
+    print(&text);
     Ok(Exit::Done)
 }

@@ -1,16 +1,19 @@
 //! `order-closer migrate`: our own tables.
 
+use std::collections::HashSet;
+
 use crate::{
-    cli::{CommandResult, Exit, each_table, print, store_of},
+    cli::{CommandResult, Exit, Failure, each_table, print, store_of},
     config::Config,
     outbox::Migrated,
+    store::StoreError,
 };
 
 pub(super) async fn run(config: &Config) -> CommandResult {
     let mut done: Vec<Migrated> = Vec::new();
     for config in each_table(config.of_each_rule()) {
         let store = store_of(&config).await?;
-        let migrated = store.outbox().migrate().await?;
+        let migrated = store.outbox().migrate().await.map_err(with_the_other_way)?;
         store.close().await;
         // Tables of orders that stand side by side share ours.
         if done.is_empty() || migrated.from < migrated.to {
@@ -21,10 +24,33 @@ pub(super) async fn run(config: &Config) -> CommandResult {
     Ok(Exit::Done)
 }
 
+/// A user of the database who may close orders need not be one who may create tables.
+fn with_the_other_way(error: StoreError) -> Failure {
+    let is_refused = matches!(error, StoreError::Rejected(_) | StoreError::Refused { .. });
+    let Failure { exit, message } = error.into();
+    let other_way = if is_refused { "; `order-closer migrate --print-sql` prints the SQL for a user who may create tables" } else { "" };
+    Failure::new(exit, format!("{message}{other_way}"))
+}
+
 fn say(Migrated { from, to }: &Migrated) {
     print(&match from {
         0 => format!("the tables order_closer_* are created, version {to}"),
         _ if from < to => format!("the tables order_closer_* are upgraded from version {from} to {to}"),
         _ => format!("the tables order_closer_* are up to date, version {to}"),
     });
+}
+
+/// What the owner of the tables would run in our place; the script alone is the result.
+pub(super) async fn print_sql(config: &Config) -> CommandResult {
+    let mut schemas = HashSet::new();
+    for config in each_table(config.of_each_rule()) {
+        let store = store_of(&config).await?;
+        let script = store.outbox().migration_script().await?;
+        store.close().await;
+        // Tables of orders that stand side by side share ours.
+        if schemas.insert(script.schema.clone()) {
+            print(script.sql.trim_end());
+        }
+    }
+    Ok(Exit::Done)
 }

@@ -5,7 +5,10 @@
 //! finds out. Its groups wait for no lock, and a group that fails is halved.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -86,6 +89,9 @@ struct Shared {
     /// Batches of ours held up each other, and take turns.
     contended: Spell,
     refreshed: Spell,
+    /// In which turn of hosts the last batch was tried, and whether it has changed since that was asked.
+    turn_of_host: AtomicU64,
+    has_moved: AtomicBool,
 }
 
 /// A while that begins anew with each cause.
@@ -124,6 +130,11 @@ impl Closer {
     /// Forgets which orders it has closed: the database was away, and may be another or an older one now.
     pub fn forget_closures(&self) {
         self.shared.closures.forget();
+    }
+
+    /// Whether another host of the database is used than when this was asked last. It may lack what the one before had.
+    pub fn has_moved(&self) -> bool {
+        self.shared.has_moved.swap(false, Ordering::Relaxed)
     }
 
     /// Which of these orders, each with its deadline, it has closed for that deadline in the last ten minutes.
@@ -234,6 +245,11 @@ impl Closer {
 
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {
         let shared = &self.shared;
+        let turn_of_host = self.store.turn();
+        if shared.turn_of_host.swap(turn_of_host, Ordering::Relaxed) != turn_of_host {
+            shared.closures.forget();
+            shared.has_moved.store(true, Ordering::Relaxed);
+        }
         let limits = shared.pace.limits(wait, batch.len());
         let run = lock_judge_update(self.store.as_ref(), (&shared.closures, &self.bounds), batch, way, limits);
         // Whoever can't have its turn soon goes on without: a slow batch holds up nobody.
@@ -244,10 +260,13 @@ impl Closer {
             let _share = timeout(TURN_PATIENCE, shared.turn.read()).await;
             shared.pace.measured(self.store.rule(), batch.len(), run).await?
         };
-        shared.closures.remember(looked.iter().filter_map(|one| {
-            let Outcome::Closed(closed) = &one.outcome else { return None };
-            Some((&one.pending.id, closed.deadline))
-        }));
+        // Another host may not have them.
+        if self.store.turn() == turn_of_host {
+            shared.closures.remember(looked.iter().filter_map(|one| {
+                let Outcome::Closed(closed) = &one.outcome else { return None };
+                Some((&one.pending.id, closed.deadline))
+            }));
+        }
         Ok(looked)
     }
 

@@ -36,7 +36,8 @@ pub struct Lateness {
 
 impl Lateness {
     /// Of a histogram of microseconds; nothing where that is empty.
-    pub(super) fn of<C: Counter>(micros: &Histogram<C>) -> Option<Self> {
+    #[must_use]
+    pub fn of<C: Counter>(micros: &Histogram<C>) -> Option<Self> {
         let millis = |micros| millis(Duration::from_micros(micros));
         (!micros.is_empty()).then(|| Self {
             p50: millis(micros.value_at_quantile(0.5)),

@@ -202,7 +202,7 @@ impl Worker {
     /// The database has answered. It may be another, or an older one, and there may be much to find.
     fn succeeded(&self, looked: &[Looked]) {
         let refused = looked.iter().all(|one| matches!(one.outcome, Outcome::Rejected { .. }));
-        if !refused && self.outage.succeeded() {
+        if !refused && (self.outage.succeeded() | self.closer.has_moved()) {
             self.closer.forget_closures();
             self.inbox.want_sweep();
         }

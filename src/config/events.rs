@@ -3,17 +3,18 @@
 use std::{fmt, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
     ColumnName, Retry, Span, WebhookUrl,
     optional::{list, optional},
-    secret,
+    schema, secret,
 };
 
 /// What is recorded and reported of each closure.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Events {
     /// Whether closures are recorded at all.
@@ -31,6 +32,7 @@ pub struct Events {
     pub retry: Retry,
     /// HTTP endpoints that are told.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "list")]
+    #[schemars(schema_with = "schema::list::<Webhook>")]
     pub webhooks: Vec<Webhook>,
     /// A Redis Stream that is told.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
@@ -74,7 +76,7 @@ impl Events {
 }
 
 /// An HTTP endpoint that is told of each closure.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Webhook {
     /// What it is called in the tables and in the log.
@@ -107,7 +109,7 @@ fn eight() -> usize {
 }
 
 /// A Redis Stream to which each closure is appended.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
     /// Its key, in the database of `redis.url`.
@@ -130,7 +132,7 @@ impl Stream {
 }
 
 /// Where events come from, for receivers of several shops: a reference to a URI (RFC 3986), as CloudEvents wants it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct EventSource(String);
 
@@ -174,7 +176,7 @@ impl From<EventSource> for String {
 }
 
 /// The name of a target: a word.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct TargetName(String);
 
@@ -215,7 +217,7 @@ impl fmt::Display for TargetName {
 
 /// A key for signatures: `whsec_` and 24 to 64 bytes in base64, as the Standard Webhooks specification has it
 /// (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>). Never printed.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct WebhookSecret(Vec<u8>);
 

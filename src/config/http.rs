@@ -2,12 +2,13 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Secret, optional::optional};
 
 /// The HTTP side of the daemon.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
     /// Where it listens, if it does.
@@ -23,7 +24,7 @@ pub struct Http {
 }
 
 /// An address with its port, or none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct HttpListen(Option<SocketAddr>);
 
@@ -56,8 +57,9 @@ impl From<HttpListen> for String {
 }
 
 /// What whoever may change something sends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(with = "String")]
 pub struct Token(Secret);
 
 impl Token {

@@ -1,9 +1,10 @@
 //! What tells the keys of orders from all others.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What stands before the id in an order's key, if orders have keys.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct KeyPrefix(Option<String>);
 

@@ -15,7 +15,8 @@ use figment::{
 };
 
 use super::{
-    Ask, Close, Config, DatabaseUrl, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, variables::Variables,
+    Ask, Close, Config, DatabaseUrl, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, url_files,
+    variables::Variables,
 };
 
 /// The file that is read when none is named and it exists.
@@ -68,6 +69,18 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
         Some(file) => Some(File::read(file)?),
         None => File::read_if_there(default)?,
     };
+    load_from(file)
+}
+
+/// The same of a file that is yet to be written there; without a text, of the environment alone.
+///
+/// # Errors
+/// As [`load()`] says.
+pub fn load_text(path: &Path, text: Option<String>) -> Result<Loaded, String> {
+    load_from(text.map(|text| File { path: path.to_owned(), text }))
+}
+
+fn load_from(file: Option<File>) -> Result<Loaded, String> {
     let has_file = file.is_some();
     let file = file.map_or_else(Figment::new, |file| Figment::from(file));
     let in_file = match file.find_value(rules::RULES) {
@@ -75,6 +88,7 @@ pub fn load_or(file: Option<&Path>, default: &Path) -> Result<Loaded, String> {
         Ok(_) | Err(_) => Vec::new(),
     };
     let set = file.merge(Variables);
+    let set = url_files::read(set.clone()).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let defaults = Serialized::defaults(defaults_beside(&set, names));
     let figment = set.join(defaults);
@@ -191,6 +205,12 @@ impl Loaded {
         }
         self.validate_webhooks()?;
         if let Some(stream) = &events.stream {
+            if self.config.redis.url.is_none() {
+                return Err(self.wrong(
+                    "events.stream.key",
+                    "names a stream in Redis, and there is no Redis: redis.url is \"none\"; take out the stream, or set redis.url",
+                ));
+            }
             if stream.key.is_empty() {
                 return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
             }

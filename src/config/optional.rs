@@ -8,7 +8,7 @@ use serde::{
 };
 
 /// What switches an optional setting off, in the file or in a variable.
-const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
 
 /// Reads a setting that is optional.
 pub(super) fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {

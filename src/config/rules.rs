@@ -7,9 +7,10 @@ use figment::{
     Figment,
     value::{Dict, Value},
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
 
 /// The list in the file.
 pub(super) const RULES: &str = "rules";
@@ -18,7 +19,7 @@ pub(super) const RULES: &str = "rules";
 const OF_THE_ONLY_ONE: [&str; 4] = ["orders", "close", "redis.key_prefix", "events.include"];
 
 /// The name of a rule, as logs, metrics, events and commands have it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RuleName(Arc<str>);
 
@@ -80,7 +81,7 @@ impl fmt::Debug for RuleName {
 }
 
 /// One of several rules; what stands in it means what it means for the only one.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSettings {
     /// What stands before the id in an order's key.
@@ -91,6 +92,7 @@ pub struct RuleSettings {
     pub close: Close,
     /// Columns that the event of a closure carries.
     #[serde(deserialize_with = "optional::list")]
+    #[schemars(schema_with = "schema::list::<ColumnName>")]
     pub include: Vec<ColumnName>,
 }
 

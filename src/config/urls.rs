@@ -1,6 +1,7 @@
 //! Connection URLs. They carry passwords, so neither `Debug` nor `Display` prints one.
 
 mod database;
+mod hosts;
 mod redis;
 mod webhook;
 
@@ -55,6 +56,10 @@ const SHOWN: &[&str] = &[
     "timezone",
     "statement-cache-capacity",
     "db",
+    "target_session_attrs",
+    "connect_timeout",
+    "connectTimeout",
+    "load_balance_hosts",
     "sentinelServiceName",
     "sentinelUsername",
 ];
@@ -81,6 +86,25 @@ fn redacted(url: &str, is_shown: impl Fn(&str) -> bool) -> String {
     parsed.to_string()
 }
 
+/// A URL without its password and without parameters that may be secret, and whether it had any: what is left may stand in a
+/// file that others read. It may name several hosts.
+#[must_use]
+pub fn without_password(url: &str) -> (String, bool) {
+    let Some((scheme, rest)) = url.split_once("://").filter(|(scheme, _)| *scheme != "sqlite") else { return (url.into(), false) };
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (login, hosts) = authority.rsplit_once('@').map_or((None, authority), |(login, hosts)| (Some(login), hosts));
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    let (shown, secret): (Vec<&str>, Vec<&str>) =
+        query.split('&').filter(|one| !one.is_empty()).partition(|one| is_shown(one.split('=').next().unwrap_or_default()));
+    let (user, has_password) = login.map_or(("", false), |login| login.split_once(':').map_or((login, false), |(user, _)| (user, true)));
+    if !has_password && secret.is_empty() {
+        return (url.into(), false);
+    }
+    let user = if user.is_empty() { String::new() } else { format!("{user}@") };
+    let query = if shown.is_empty() { String::new() } else { format!("?{}", shown.join("&")) };
+    (format!("{scheme}://{user}{hosts}{path}{query}"), true)
+}
+
 /// Whether a parameter's value may be shown.
 fn is_shown(name: &str) -> bool {
     SHOWN.contains(&name)
@@ -101,4 +125,24 @@ fn decoded(text: &str) -> Result<String, String> {
         bytes.push(u8::try_from(high * 16 + low).unwrap_or(u8::MAX));
     }
     String::from_utf8(bytes).map_err(|_| "percent-encoded text in a URL must be UTF-8".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_password;
+
+    #[test]
+    fn what_is_left_of_a_url_has_no_secret() {
+        for (url, left) in [
+            ("postgres://shop:x%40y@db:5432/shop?sslmode=require&password=z", "postgres://shop@db:5432/shop?sslmode=require"),
+            ("mysql://shop:x@db1:3306,db2:3306/shop?connect_timeout=3", "mysql://shop@db1:3306,db2:3306/shop?connect_timeout=3"),
+            ("redis://:x@127.0.0.1:6379/2", "redis://127.0.0.1:6379/2"),
+            ("redis+unix:///run/redis.sock?db=1&password=x", "redis+unix:///run/redis.sock?db=1"),
+        ] {
+            assert_eq!(without_password(url), (left.into(), true));
+        }
+        for url in ["postgres://shop@db/shop", "sqlite:///var/lib/shop.db?mode=rw", "redis://127.0.0.1:6379", "mysql://db1,db2/shop"] {
+            assert_eq!(without_password(url), (url.into(), false));
+        }
+    }
 }

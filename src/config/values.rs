@@ -5,6 +5,7 @@
 
 use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The longest length of time that is taken, 100 years: with it every clock and every database can still reckon.
@@ -175,11 +176,13 @@ impl fmt::Display for Oldest {
 }
 
 /// A value of the status column.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Status {
     /// A number.
     Integer(i64),
+    /// Bytes, as `0x` and two small hex digits for each.
+    Bytes(String),
     /// A word, or a label of an enumeration.
     Text(String),
 }
@@ -190,7 +193,7 @@ impl Status {
     pub fn text(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
-            Self::Text(text) => text.clone(),
+            Self::Bytes(text) | Self::Text(text) => text.clone(),
         }
     }
 
@@ -199,27 +202,51 @@ impl Status {
     pub fn literal(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
+            Self::Bytes(hex) => hex.clone(),
             Self::Text(text) => format!("'{text}'"),
+        }
+    }
+}
+
+/// The status that `0x…` means; `None` for a word.
+fn bytes(text: &str) -> Option<Result<Status, String>> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    Some(if digits.len().is_multiple_of(2) {
+        Ok(Status::Bytes(format!("0x{}", digits.to_ascii_lowercase())))
+    } else {
+        Err(format!("has {} hex digits after 0x; two are a byte, so their number is even", digits.len()))
+    })
+}
+
+/// A status as it is written.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a status is a whole number or a string, such as 0 or \"pending\"")]
+enum Written {
+    Integer(i64),
+    Text(String),
+}
+
+impl TryFrom<Written> for Status {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Integer(number) => Ok(Self::Integer(number)),
+            // Statuses become literals in the SQL, so that partial indexes on them can be used.
+            Written::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
+                Err("is empty or has quotes, backslashes or control characters".into())
+            }
+            Written::Text(text) => bytes(&text).unwrap_or(Ok(Self::Text(text))),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Status {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a status is a whole number or a string, such as 0 or \"pending\"")]
-        enum Shape {
-            Integer(i64),
-            Text(String),
-        }
-        match Shape::deserialize(deserializer)? {
-            Shape::Integer(number) => Ok(Self::Integer(number)),
-            // Statuses become literals in the SQL, so that partial indexes on them can be used.
-            Shape::Text(text) if text.is_empty() || text.contains(['\'', '"', '\\']) || text.contains(char::is_control) => {
-                Err(serde::de::Error::custom("is empty or has quotes, backslashes or control characters"))
-            }
-            Shape::Text(text) => Ok(Self::Text(text)),
-        }
+        Written::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
     }
 }
 
@@ -251,22 +278,27 @@ impl From<Vec<Status>> for Statuses {
 
 impl<'de> Deserialize<'de> for Statuses {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // What is wrong with one of them is found after the shape, or the shape's own message would take its place.
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "statuses are whole numbers or strings, one or several: 0, [0, 1] or [\"pending\"]")]
         enum Shape {
-            One(Status),
-            Many(Vec<Status>),
+            One(Written),
+            Many(Vec<Written>),
         }
-        match Shape::deserialize(deserializer)? {
-            Shape::One(status) => Ok(Self(vec![status])),
-            Shape::Many(statuses) if statuses.is_empty() => Err(serde::de::Error::custom("at least one status is needed")),
-            Shape::Many(statuses) => Ok(statuses.into()),
+        let written = match Shape::deserialize(deserializer)? {
+            Shape::One(status) => vec![status],
+            Shape::Many(statuses) => statuses,
+        };
+        if written.is_empty() {
+            return Err(serde::de::Error::custom("at least one status is needed"));
         }
+        let statuses: Result<Vec<Status>, String> = written.into_iter().map(Status::try_from).collect();
+        Ok(statuses.map_err(serde::de::Error::custom)?.into())
     }
 }
 
 /// A column's name, taken as written: neither folded nor split.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct ColumnName(String);
 
@@ -307,7 +339,7 @@ impl fmt::Display for ColumnName {
 }
 
 /// A table's name, with its schema if one is given; taken as written, not folded.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName {
     /// The schema (MySQL: the database), if one is given.
@@ -372,7 +404,7 @@ fn identifiers(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// A time zone: an offset from UTC, or a name of the tz database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum TimeZone {
     /// East of UTC, in minutes.

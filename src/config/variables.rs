@@ -16,11 +16,13 @@ use super::{Config, rules};
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 19] = [
+const TEXT: [&str; 21] = [
     "redis.url",
+    "redis.url_file",
     "redis.ca_file",
     "redis.key_prefix",
     "database.url",
+    "database.url_file",
     "database.time_zone",
     "orders.table",
     "orders.id",

@@ -42,6 +42,11 @@ impl Explainer {
         let Some(name) = self.rule.key_prefix.key(id.as_str()) else {
             return (Key { name: None, state: KeyState::None, expires: None, at: None }, None);
         };
+        if let Ok((commands, _)) = &self.redis
+            && commands.is_absent()
+        {
+            return (Key { name: None, state: KeyState::None, expires: None, at: None }, None);
+        }
         let asked = match &self.redis {
             Ok((commands, limit)) => commands.expiries(std::slice::from_ref(&name), *limit).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.clone()),

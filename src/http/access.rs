@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::{Request, State},
-    http::{StatusCode, header},
+    http::{Method, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -21,6 +21,7 @@ use crate::config::{Http, Token};
 pub struct Access {
     token: Arc<RwLock<Option<Arc<Token>>>>,
     read_only_page: bool,
+    reads_only: bool,
     limits: Arc<Limits>,
 }
 
@@ -44,7 +45,13 @@ impl Access {
             (None, None) => None,
         };
         let token = Arc::new(RwLock::new(token.map(Arc::new)));
-        Ok(Self { token, read_only_page: http.read_only_page, limits: Arc::default() })
+        Ok(Self { token, read_only_page: http.read_only_page, reads_only: false, limits: Arc::default() })
+    }
+
+    /// The same for a shadow, where nothing can be changed, with whatever token.
+    #[must_use]
+    pub fn reading_only(self) -> Self {
+        Self { reads_only: true, ..self }
     }
 
     /// Takes the token of another: from now on it alone is valid.
@@ -105,6 +112,9 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 /// Lets those pass who send the token.
 pub(super) async fn guard(State(access): State<Access>, request: Request, next: Next) -> Response {
     match access.admits(&request) {
+        Ok(()) if access.reads_only && request.method() != Method::GET => {
+            refused(Refusal::new(StatusCode::CONFLICT, "this is a shadow (run --shadow): it closes nothing, and changes nothing"))
+        }
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(refusal),
     }

@@ -36,6 +36,8 @@ pub struct Gauges {
     pub store: Arc<dyn Store>,
     /// From whom there are confirmed subscriptions.
     pub subscribed: watch::Receiver<Hearing>,
+    /// Whether there is a Redis to subscribe to.
+    pub has_redis: bool,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -78,10 +80,12 @@ impl Gauges {
         let (others, fit) = self.peers.seen();
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
         metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
-        let hearing = self.subscribed.borrow().clone();
-        metric::SUBSCRIBED.set(f64::from(u8::from(hearing.all())), &[]);
-        metric::PRIMARIES.set(hearing.primaries() as f64, &["all"]);
-        metric::PRIMARIES.set(hearing.subscribed() as f64, &["subscribed"]);
+        if self.has_redis {
+            let hearing = self.subscribed.borrow().clone();
+            metric::SUBSCRIBED.set(f64::from(u8::from(hearing.all())), &[]);
+            metric::PRIMARIES.set(hearing.primaries() as f64, &["all"]);
+            metric::PRIMARIES.set(hearing.subscribed() as f64, &["subscribed"]);
+        }
         // All rules say the same of the database that they share.
         let is_up = self.readiness.all().iter().all(|rule| !rule.outage.lasts() && !rule.passes.are_unreachable());
         metric::DATABASE_UP.set(f64::from(u8::from(is_up)), &[]);

@@ -52,6 +52,8 @@ pub struct Readiness {
     pub subscribed: watch::Receiver<Hearing>,
     /// Whether the database could be written when it was asked last.
     pub reached: Mutex<Option<(Instant, bool)>>,
+    /// Whether nothing is closed.
+    pub is_shadow: bool,
 }
 
 /// What works, and what does not.
@@ -134,14 +136,15 @@ impl Readiness {
         let has_begun = last(Pass::LookAhead).or(last(Pass::Sweep)).is_some();
         note(&mut missing, !has_begun, "the table has not been looked at yet");
         note(&mut missing, self.inbox.refuses_all(), "the database refuses every order");
+        note(&mut degraded, self.is_shadow, "this is a shadow, which closes nothing: run --shadow");
         note(&mut degraded, self.gate.is_shut(), "closing is paused: order-closer status");
         let looks_ahead = !self.sweep.get().ahead.get().is_zero();
         let is_stale = looks_ahead && last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
         note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
-        let unheard = self.subscribed.borrow().missing();
+        let unheard = self.subscribed.borrow().missing().filter(|_| !self.commands.is_absent());
         degraded.extend(unheard.map(|missing| format!("{missing}; orders are closed by their rows alone")));
         note(&mut degraded, !self.commands.troubles().is_empty(), "Redis can't be used, or refuses commands");
-        note(&mut degraded, !self.peers.seen().1, "other instances are told that this one is unfit");
+        note(&mut degraded, !self.is_shadow && !self.peers.seen().1, "other instances are told that this one is unfit");
         note(&mut degraded, self.store.outbox().is_outdated(), "the tables order_closer_* are of an older version: order-closer migrate");
         Ready { ready: missing.is_empty(), missing, degraded }
     }

@@ -33,6 +33,10 @@ pub struct Summaries {
     pub store: Arc<dyn Store>,
     /// From whom there are confirmed subscriptions.
     pub subscribed: watch::Receiver<Hearing>,
+    /// Whether there is a Redis to subscribe to.
+    pub has_redis: bool,
+    /// Whether nothing is closed.
+    pub is_shadow: bool,
 }
 
 impl Summaries {
@@ -40,13 +44,14 @@ impl Summaries {
     pub async fn run(self, every: Duration, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
             let Some(dead) = stop.run_until_cancelled(self.dead_letters()).await else { return };
-            self.log(&self.stats.interval(), dead, "summary");
+            self.log(&self.stats.interval(), dead, if self.is_shadow { "summary of a shadow, which closed nothing" } else { "summary" });
         }
     }
 
     /// Sums up all since the start.
     pub fn at_the_end(&self) {
-        self.log(&self.stats.total(), None, "order-closer stopped");
+        let message = if self.is_shadow { "order-closer stopped; as a shadow it closed nothing" } else { "order-closer stopped" };
+        self.log(&self.stats.total(), None, message);
     }
 
     /// How the daemon is, in a few words.
@@ -64,8 +69,10 @@ impl Summaries {
         } else {
             "closing orders"
         };
-        let deaf = self.subscribed.borrow().missing().map(|missing| format!("; {missing}")).unwrap_or_default();
+        let missing = self.subscribed.borrow().missing().filter(|_| self.has_redis);
+        let deaf = missing.map(|missing| format!("; {missing}")).unwrap_or_default();
         let held = self.inbox.held().map_or(0, |(orders, _)| orders);
+        let state = if self.is_shadow { "a shadow, which closes nothing" } else { state };
         format!("{state}; {} closed, {} waiting, {held} held{deaf}", self.stats.closed(), self.inbox.waiting())
     }
 

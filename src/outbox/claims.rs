@@ -14,7 +14,7 @@ use super::{
 use crate::store::{Fields, Link, Outbox, Value, finish, listed};
 
 /// After which time an event is looked at again whose order has an earlier one on its way.
-const AFTER_ANOTHER: Duration = Duration::from_millis(250);
+pub(super) const AFTER_ANOTHER: Duration = Duration::from_millis(250);
 
 /// Which deliveries to claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

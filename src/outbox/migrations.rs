@@ -9,7 +9,20 @@ use std::time::{Duration, Instant};
 use sqlx::{AssertSqlSafe, SqlSafeStr};
 
 use super::Result;
-use crate::store::{Link, Outbox, StoreError, Words, applied, finish};
+use crate::store::{Link, Outbox, StoreError, TABLES_VERSION as VERSION, Words, applied, finish, own_rights, unexpected};
+
+/// What a migration would do, for somebody else to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationScript {
+    /// The version that it is for; 0 if there are no tables.
+    pub from: i64,
+    /// The version that it leads to.
+    pub to: i64,
+    /// Whose tables: those that stand in this schema.
+    pub schema: String,
+    /// SQL for the database's own client, to be run as the owner of the orders table.
+    pub sql: String,
+}
 
 /// For how long to ask for tables, or for the right to migrate, that somebody else has; and how often.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,6 +45,10 @@ impl Outbox {
     /// in the way, for too long. What was done before stays done where a database can't take back the change of a table,
     /// and is passed over the next time.
     pub async fn migrate(&self) -> Result<Migrated> {
+        // Whoever may not create tables may still hear that there is nothing to do.
+        if self.version() >= VERSION {
+            return Ok(Migrated { from: self.version(), to: self.version() });
+        }
         let began = Instant::now();
         loop {
             match self.try_to_migrate().await {
@@ -39,6 +56,39 @@ impl Outbox {
                 ended => return ended,
             }
         }
+    }
+
+    /// What [`Outbox::migrate`] would do, and the GRANTs that this user needs then, as a script; changes nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn migration_script(&self) -> Result<MigrationScript> {
+        let words = &self.words;
+        let (first, last) = &words.script;
+        let steps = (1..).zip(words.migrations).filter(|(version, _)| *version > self.version());
+        let (from, to, schema) = (self.version(), VERSION, words.schema.clone());
+        let mut sql = format!(
+            "-- The tables order_closer_* in {}: from version {from} to {to}.\n{first}\n{};\n",
+            schema.trim_end_matches('.'),
+            create_migrations(words)
+        );
+        for (version, script) in steps {
+            sql.extend([&filled_in(script, words), "\n", &note_migration(words, &version.to_string(), words.script_now), ";\n"]);
+        }
+        for grant in self.grants().await? {
+            sql.extend([&grant, "\n"]);
+        }
+        sql.push_str(last);
+        Ok(MigrationScript { from, to, schema, sql })
+    }
+
+    /// What this user needs of our tables; nothing where rights are those of files.
+    async fn grants(&self) -> Result<Vec<String>> {
+        let Some(user) = self.words.user else { return Ok(Vec::new()) };
+        let mut link = self.backend.read().await?;
+        let user = link.fetch(&self.words.statement(user), &[]).await?.into_iter().next();
+        let user = user.map_or_else(|| Err(unexpected("no user")), |mut fields| fields.text())?;
+        Ok(own_rights(&self.words.schema, &user))
     }
 
     async fn try_to_migrate(&self) -> Result<Migrated> {
@@ -63,19 +113,25 @@ impl Outbox {
 
     async fn apply(&self, link: &mut dyn Link) -> Result<Migrated> {
         let words = &self.words;
-        let table = words.migrations_table();
-        let create = format!("CREATE TABLE IF NOT EXISTS {table} (version BIGINT NOT NULL PRIMARY KEY, applied_at BIGINT NOT NULL)");
-        link.script(AssertSqlSafe(create).into_sql_str()).await?;
+        link.script(AssertSqlSafe(create_migrations(words)).into_sql_str()).await?;
         let from = applied(link, words).await?;
         let mut to = from;
         for (version, script) in (1..).zip(words.migrations).filter(|(version, _)| *version > from) {
             link.script(AssertSqlSafe(filled_in(script, words)).into_sql_str()).await?;
-            let note = words.statement(&format!("INSERT INTO {table} (version, applied_at) VALUES (?1, {})", words.now));
-            link.change(&note, &[version.into()]).await?;
+            link.change(&words.statement(&note_migration(words, "?1", words.now)), &[version.into()]).await?;
             to = version;
         }
         Ok(Migrated { from, to })
     }
+}
+
+fn create_migrations(words: &Words) -> String {
+    format!("CREATE TABLE IF NOT EXISTS {} (version BIGINT NOT NULL PRIMARY KEY, applied_at BIGINT NOT NULL)", words.migrations_table())
+}
+
+/// Fails for a version that is there already.
+fn note_migration(words: &Words, version: &str, now: &str) -> String {
+    format!("INSERT INTO {} (version, applied_at) VALUES ({version}, {now})", words.migrations_table())
 }
 
 /// A migration with the names of one database. Each stands where its form fits: in a literal a quoted name would not.

@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::{Claimed, Courier, Pick, Settled, State, Want};
+use super::{Claimed, Courier, Pick, Settled, State, Want, claims::AFTER_ANOTHER};
 use crate::{
     config::Retry,
     order::rfc3339,
@@ -97,11 +97,17 @@ impl Relay {
     /// As the database says, sorted.
     pub async fn run_once(self) -> Result<Pass, StoreError> {
         let mut hand = Hand::new();
+        let mut looked_after = 0;
         loop {
             self.work(&mut hand).await?;
             if let Some(landed) = hand.flying.next().await {
                 self.land_all(landed, &mut hand);
                 hand.more &= !hand.breaker.is_open();
+            } else if hand.pass.delivered > looked_after && !hand.breaker.is_open() {
+                // Each may have had a later event of its order behind it, which was put off.
+                tokio::time::sleep(AFTER_ANOTHER).await;
+                looked_after = hand.pass.delivered;
+                hand.more = true;
             } else if !hand.more || self.room(&hand) == 0 {
                 break;
             }

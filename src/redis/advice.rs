@@ -8,6 +8,7 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
     let mut words = vec!["redis-cli".to_owned()];
     let mut option = |name: &str, value: Option<String>| words.extend(std::iter::once(name.to_owned()).chain(value));
     match &redis.url.address {
+        RedisAddress::Nowhere => {}
         RedisAddress::Unix(path) => option("-s", Some(path.display().to_string())),
         RedisAddress::Tcp { host, port, tls, .. } => {
             // What goes without saying is not said.

@@ -270,7 +270,7 @@ impl Keeper {
             members.insert(node.clone(), member);
         }
         let list = |members: &BTreeMap<Endpoint, Arc<Member>>| members.keys().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        if now.members.keys().ne(members.keys()) {
+        if !now.members.is_empty() && now.members.keys().ne(members.keys()) {
             info!(now = list(&members), was = list(&now.members), "the cluster's primaries");
         }
         Ok(Map { slots: Arc::new(slots), members: Arc::new(members), failure: None })
@@ -292,7 +292,9 @@ impl Keeper {
                 Err(error) => debug!(%node, %error, "a node does not say what it knows of the cluster"),
             }
         }
-        match (self.ask_seeds().await, minority) {
+        // Those of the URL may be the very nodes that hang, and what is known of a minority is something.
+        let limit = if minority.is_some() { LIMIT } else { PATIENCE };
+        match (self.ask_seeds(limit).await, minority) {
             (Ok((slots, false)), minority) => Ok(minority.unwrap_or(slots)),
             (Ok((slots, true)), _) | (Err(_), Some(slots)) => Ok(slots),
             (Err(error), None) => Err(error),
@@ -300,13 +302,13 @@ impl Keeper {
     }
 
     /// Asks all nodes of the URL at once; the first that sees the whole cluster counts.
-    async fn ask_seeds(&self) -> Result<(Slots, bool)> {
+    async fn ask_seeds(&self, limit: Duration) -> Result<(Slots, bool)> {
         let RedisAddress::Cluster { seeds, .. } = &self.redis.url.address else {
             return Err(RedisError::unreachable("no cluster is named"));
         };
-        let one = async |seed| match timeout(PATIENCE, self.ask_seed(seed)).await {
+        let one = async |seed| match timeout(limit, self.ask_seed(seed)).await {
             Ok(answer) => answer.map_err(|error| error.of_node(seed)),
-            Err(_) => Err(RedisError::timed_out(PATIENCE).of_node(seed)),
+            Err(_) => Err(RedisError::timed_out(limit).of_node(seed)),
         };
         let mut answers: FuturesUnordered<_> = seeds.iter().map(one).collect();
         let (mut minority, mut failure) = (None, None);

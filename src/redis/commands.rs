@@ -32,6 +32,7 @@ pub struct Commands {
     /// The ACL rule for the keys of orders.
     orders: Arc<str>,
     prefix: Arc<str>,
+    writes: bool,
 }
 
 /// Who takes the commands.
@@ -61,7 +62,7 @@ impl Commands {
                     check_authorities(redis)?;
                     Servers::Cluster(Cluster::start(redis))
                 }
-                RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Sentinels(_) => {
+                RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
                     Servers::One(Arc::new(Supervisor::start(redis)?))
                 }
             },
@@ -77,7 +78,7 @@ impl Commands {
         Ok(Self::through(
             match redis.url.address {
                 RedisAddress::Cluster { .. } => Servers::Cluster(Cluster::connect(redis).await?),
-                RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Sentinels(_) => {
+                RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
                     Servers::One(Arc::new(Supervisor::connect(redis).await?))
                 }
             },
@@ -87,14 +88,30 @@ impl Commands {
 
     fn through(servers: Servers, redis: &Redis) -> Self {
         let (orders, prefix) = of_orders(&redis.key_prefix);
-        Self { servers: Arc::new(servers), orders, prefix }
+        Self { servers: Arc::new(servers), orders, prefix, writes: true }
     }
 
     /// The same connections, for orders whose keys have this prefix.
     #[must_use]
     pub fn of(&self, prefix: &KeyPrefix) -> Self {
         let (orders, prefix) = of_orders(prefix);
-        Self { servers: Arc::clone(&self.servers), orders, prefix }
+        Self { servers: Arc::clone(&self.servers), orders, prefix, writes: self.writes }
+    }
+
+    /// The same, of which whatever would change something in Redis fails: also the touch of a key whose time is over, which
+    /// would have Redis delete it and say so.
+    #[must_use]
+    pub fn reading_only(self) -> Self {
+        Self { writes: false, ..self }
+    }
+
+    /// Whether there is no Redis (`redis.url` is none): every command fails, and says so.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        match &*self.servers {
+            Servers::One(supervisor) => supervisor.is_absent(),
+            Servers::Cluster(_) => false,
+        }
     }
 
     /// Each primary by itself, as they are and will be.
@@ -172,7 +189,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn kill_subscribers(&self) -> Result<u64> {
-        self.run("+client|kill", async |client| client.custom(fred::cmd!("CLIENT"), vec!["KILL", "TYPE", "pubsub"]).await).await
+        self.write("+client|kill", async |client| client.custom(fred::cmd!("CLIENT"), vec!["KILL", "TYPE", "pubsub"]).await).await
     }
 
     /// Reads a configuration parameter of the server.
@@ -189,7 +206,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn set_config(&self, name: &str, value: &str) -> Result<()> {
-        self.run("+config|set", async |client| client.config_set(name, value).await).await
+        self.write("+config|set", async |client| client.config_set(name, value).await).await
     }
 
     /// The server's clock, in microseconds since 1970 UTC.
@@ -219,6 +236,16 @@ impl Commands {
     pub async fn info(&self, section: &str) -> Result<HashMap<String, String>> {
         let text: String = self.run("+info", async |client| client.custom(fred::cmd!("INFO"), vec![section]).await).await?;
         Ok(fields(&text))
+    }
+
+    /// The same of a command that changes something.
+    async fn write<T>(&self, needs: &str, command: impl AsyncFnOnce(Client) -> std::result::Result<T, Error>) -> Result<T> {
+        self.may_write()?;
+        self.run(needs, command).await
+    }
+
+    fn may_write(&self) -> Result<()> {
+        if self.writes { Ok(()) } else { Err(RedisError::NotNow(Said::new("a shadow changes nothing in Redis".to_owned(), "nothing"))) }
     }
 
     /// Runs a command about no key: on one server, whichever is connected.

@@ -54,6 +54,11 @@ impl Said {
 }
 
 impl RedisError {
+    /// What is said to whoever asks a Redis that there is not.
+    pub(super) fn none() -> Self {
+        Self::Unusable(Said::new("there is no Redis: redis.url is \"none\"", "set redis.url to the Redis that has the orders' keys"))
+    }
+
     /// What was said.
     #[must_use]
     pub fn said(&self) -> &Said {
@@ -129,7 +134,7 @@ impl RedisError {
                 "let redis.url name the sentinels and the service that they watch: {}",
                 redis.url.as_other("-sentinel", "?sentinelServiceName=NAME")
             ),
-            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } => {
+            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => {
                 "let redis.url lead to the primary, whose keys expire and are announced".into()
             }
         };
@@ -140,7 +145,9 @@ impl RedisError {
     pub(super) fn cluster_node(redis: &Redis) -> Self {
         let url = match &redis.url.address {
             RedisAddress::Tcp { .. } => redis.url.as_other("-cluster", ""),
-            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } => "redis-cluster://HOST:PORT".into(),
+            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => {
+                "redis-cluster://HOST:PORT".into()
+            }
         };
         let fix = format!("let redis.url name the cluster, by some of its nodes with commas between: {url}");
         Self::NotOurs(Said::new("it is a node of a cluster", fix))

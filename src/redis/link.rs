@@ -45,7 +45,9 @@ impl<'l> Login<'l> {
     pub(super) fn of_sentinels(redis: &'l Redis) -> Self {
         match &redis.url.address {
             RedisAddress::Sentinels(sentinels) => Self { username: sentinels.username.as_deref(), password: sentinels.password.as_ref() },
-            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Cluster { .. } => Self { username: None, password: None },
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => {
+                Self { username: None, password: None }
+            }
         }
     }
 }

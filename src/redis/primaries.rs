@@ -61,6 +61,6 @@ impl Primaries {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

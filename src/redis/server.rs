@@ -82,14 +82,9 @@ pub(super) fn check_role(info: &Info, redis: &Redis) -> Result<()> {
     let in_cluster = matches!(redis.url.address, RedisAddress::Tcp { in_cluster: true, .. });
     // Valkey has a name of its own for it.
     match [field("redis_mode"), field("server_mode")] {
-        ["sentinel", _] | [_, "sentinel"] => {
-            return Err(RedisError::sentinel(redis));
-        }
-        ["cluster", _] | [_, "cluster"] => {
-            if !in_cluster {
-                return Err(RedisError::cluster_node(redis));
-            }
-        }
+        ["sentinel", _] | [_, "sentinel"] => return Err(RedisError::sentinel(redis)),
+        ["cluster", _] | [_, "cluster"] if in_cluster => {}
+        ["cluster", _] | [_, "cluster"] => return Err(RedisError::cluster_node(redis)),
         ["", ""] => {}
         _ if in_cluster => return Err(RedisError::no_cluster(redis)),
         _ => {}

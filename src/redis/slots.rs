@@ -53,17 +53,17 @@ fn number(value: &Value) -> Option<u16> {
     value.as_u64().and_then(|number| u16::try_from(number).ok())
 }
 
-/// The address among what a node says beside its preferred endpoint.
+/// The address among what a node says beside its preferred endpoint: a map, or its names and values in turn.
 fn address(beside: &Value) -> Option<String> {
-    match beside {
-        Value::Map(map) => map.iter().find(|(name, _)| name.as_str() == Some("ip")).and_then(|(_, ip)| ip.as_string()),
-        Value::Array(words) => words.chunks(2).find_map(|pair| match pair {
-            [name, ip] if name.as_str().is_some_and(|name| name == "ip") => ip.as_string(),
-            _ => None,
-        }),
-        _ => None,
-    }
-    .filter(|ip| !ip.is_empty())
+    let ip = if let Value::Map(map) = beside {
+        map.iter().find(|(name, _)| name.as_str() == Some("ip")).and_then(|(_, ip)| ip.as_string())
+    } else if let Value::Array(words) = beside {
+        let is_ip = |pair: &&[Value]| pair[0].as_str().is_some_and(|name| name == "ip");
+        words.chunks_exact(2).find(is_ip).and_then(|pair| pair[1].as_string())
+    } else {
+        None
+    };
+    ip.filter(|ip| !ip.is_empty())
 }
 
 #[cfg(test)]

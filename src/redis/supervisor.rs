@@ -51,6 +51,8 @@ pub(super) struct Supervisor {
     doubts: mpsc::Sender<RedisError>,
     /// The commands, of those that were noted, that Redis refuses at the moment.
     refused: Mutex<BTreeMap<&'static str, RedisError>>,
+    /// There is no Redis, and nothing wrong with that.
+    absent: bool,
     secrets: Secrets,
     _keeper: AbortOnDropHandle<()>,
 }
@@ -77,12 +79,18 @@ impl Supervisor {
     }
 
     fn keeping(redis: &Redis, connection: Option<Connection>) -> Self {
-        let first = connection.as_ref().map_or(State::Connecting, ready);
+        let absent = redis.url.is_none();
+        let first = if absent { State::Failed(RedisError::none()) } else { connection.as_ref().map_or(State::Connecting, ready) };
         let (told, state) = watch::channel(first);
         let (doubts, doubted) = mpsc::channel(1);
         let keeper = tokio::spawn(keep(redis.clone(), connection, told, doubted));
         let secrets = Secrets::of(redis);
-        Self { state, doubts, refused: Mutex::default(), secrets, _keeper: AbortOnDropHandle::new(keeper) }
+        Self { state, doubts, refused: Mutex::default(), absent, secrets, _keeper: AbortOnDropHandle::new(keeper) }
+    }
+
+    /// Whether there is no Redis, and every command is answered with that.
+    pub(super) fn is_absent(&self) -> bool {
+        self.absent
     }
 
     /// Runs a command, which is answered within `limit`; `needs` are the ACL rules without which it is denied.
@@ -118,6 +126,9 @@ impl Supervisor {
 
     /// What is wrong: the connection, or the commands that Redis refuses, each with what it is for.
     pub(super) fn troubles(&self) -> BTreeMap<&'static str, RedisError> {
+        if self.absent {
+            return BTreeMap::new();
+        }
         let mut troubles = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let State::Failed(error) = &*self.state.borrow() {
             troubles.insert("connect", error.clone());
@@ -184,7 +195,7 @@ fn time_limit(performance: &mut PerformanceConfig) {
 async fn keep(redis: Redis, mut connection: Option<Connection>, state: watch::Sender<State>, mut doubts: mpsc::Receiver<RedisError>) {
     let pauses = ExponentialBuilder::default().with_min_delay(PAUSES.0).with_max_delay(PAUSES.1).without_max_times().with_jitter();
     let mut pause = pauses.build();
-    loop {
+    while !redis.url.is_none() {
         let opened = match connection.take() {
             Some(connection) => Ok(connection),
             None => Connection::open(&redis, time_limit).await,

@@ -12,7 +12,7 @@ use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -30,6 +30,7 @@ use crate::store::{
     self, Limits, LockWait, Settings, StoreError,
     dialect::{Dialect, DriverOptions, sorted},
     driver::Driver,
+    hosts::{HostSeen, Hosts, Turn, Watch},
     own::{Backend, Link, Open, Work},
     session::{Session, Shared, proved},
     statement::sql,
@@ -46,8 +47,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 const REACH: Duration = Duration::from_secs(1);
 
 /// How a dialect connects.
-pub(super) struct Plan<D: Dialect> {
-    pub(super) options: DriverOptions<D>,
+pub(super) struct Plan {
     /// What a new session for closing runs first.
     pub(super) closing: String,
     /// What every other new session runs first.
@@ -59,6 +59,38 @@ pub(super) struct Plan<D: Dialect> {
     pub(super) idle: Option<Duration>,
     /// For how long a connection is used; only where all transactions share one.
     pub(super) one_writer_for: Option<Duration>,
+}
+
+/// A pool of connections to the host in use: another one in each turn.
+struct Pooled<D: Dialect> {
+    hosts: Arc<Hosts<D>>,
+    options: PoolOptions<D::Driver>,
+    now: Mutex<(Turn, Pool<D::Driver>)>,
+}
+
+impl<D: Dialect> Pooled<D> {
+    fn new(hosts: &Arc<Hosts<D>>, options: PoolOptions<D::Driver>) -> Self {
+        let turn = hosts.turn();
+        let pool = options.clone().connect_lazy_with(hosts.options(&turn));
+        Self { hosts: Arc::clone(hosts), options, now: Mutex::new((turn, pool)) }
+    }
+
+    /// The pool of this turn.
+    fn now(&self) -> (Turn, Pool<D::Driver>) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.0.over.is_cancelled() && !now.1.is_closed() {
+            let turn = self.hosts.turn();
+            let pool = self.options.clone().connect_lazy_with(self.hosts.options(&turn));
+            let (_, before) = std::mem::replace(&mut *now, (turn, pool));
+            // Marks it closed; nobody waits for what may never answer.
+            drop(before.close());
+        }
+        now.clone()
+    }
+
+    fn pool(&self) -> Pool<D::Driver> {
+        self.now().1
+    }
 }
 
 /// How many connections read beside those that are each rule's own: for the sweep, the look-ahead, the pruner, whoever
@@ -95,8 +127,11 @@ impl Places {
 
 /// The connections of a store.
 pub(super) struct Connections<D: Dialect> {
-    closing: Pool<D::Driver>,
-    reading: Pool<D::Driver>,
+    hosts: Arc<Hosts<D>>,
+    /// Who asks the hosts.
+    watch: Arc<Watch>,
+    closing: Arc<Pooled<D>>,
+    reading: Arc<Pooled<D>>,
     places: [Places; 2],
     /// The one session that writes, where a second would only be in its way, and for how long it is used.
     writer: Option<(Shared<D>, Duration)>,
@@ -112,15 +147,17 @@ pub(super) struct Connections<D: Dialect> {
 
 impl<D: Dialect> fmt::Debug for Connections<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connections").field("closing", &self.closing).field("reading", &self.reading).finish_non_exhaustive()
+        f.debug_struct("Connections").field("closing", &self.closing.pool()).field("reading", &self.reading.pool()).finish_non_exhaustive()
     }
 }
 
 impl<D: Dialect> Connections<D> {
     /// Connects when it must.
-    pub(super) fn new(plan: Plan<D>, settings: &Settings) -> Self {
+    pub(super) fn new(hosts: &Arc<Hosts<D>>, plan: Plan, settings: &Settings) -> Self {
         let rules = settings.sharing.rules;
-        let Plan { options, closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
+        let Plan { closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
+        let set_up = |script: String| if settings.read_only { format!("{}; {script}", D::READ_ONLY) } else { script };
+        let (closing, reading) = (set_up(closing), set_up(reading));
         let acquire = settings.acquire_timeout();
         let made = Arc::new(AtomicU64::new(0));
         let pool = |size: usize, set_up: String, count: bool| {
@@ -132,15 +169,17 @@ impl<D: Dialect> Connections<D> {
             .max_lifetime(one_writer_for.unwrap_or(Duration::from_mins(30)))
         };
         let closers = if one_writer_for.is_some() { 1 } else { settings.database.connections };
-        let closing = pool(closers, closing, true).test_before_acquire(false).connect_lazy_with(options.clone());
+        let closing = pool(closers, closing, true).test_before_acquire(false);
         let readers = pool(READERS + rules, reading.clone(), false);
         let places = [Places::of(closers, rules), Places::of(READERS + rules, rules)];
         // There is no server that could have gone away.
-        let readers = readers.test_before_acquire(one_writer_for.is_none()).connect_lazy_with(options);
+        let readers = readers.test_before_acquire(one_writer_for.is_none());
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
         Self {
-            closing,
-            reading: readers,
+            hosts: Arc::clone(hosts),
+            watch: Arc::new(hosts.watch()),
+            closing: Arc::new(Pooled::new(hosts, closing)),
+            reading: Arc::new(Pooled::new(hosts, readers)),
             places,
             writer,
             set_up: reading,
@@ -155,8 +194,10 @@ impl<D: Dialect> Connections<D> {
     /// The same for another rule.
     pub(super) fn beside(&self) -> Self {
         Self {
-            closing: self.closing.clone(),
-            reading: self.reading.clone(),
+            hosts: Arc::clone(&self.hosts),
+            watch: Arc::clone(&self.watch),
+            closing: Arc::clone(&self.closing),
+            reading: Arc::clone(&self.reading),
             places: self.places.each_ref().map(|places| Places::beside(&places.common)),
             writer: self.writer.clone(),
             set_up: self.set_up.clone(),
@@ -170,17 +211,29 @@ impl<D: Dialect> Connections<D> {
 
     /// Further connections, which nobody else uses.
     pub(super) fn apart(self: &Arc<Self>, size: usize) -> Apart<D> {
-        let options = (*self.reading.connect_options()).clone();
-        let reading = self.reading.options();
+        let reading = &self.reading.options;
         let pool = pool_options::<D>(size, self.set_up.clone(), self.acquire, || {})
             .idle_timeout(reading.get_idle_timeout())
             .max_lifetime(reading.get_max_lifetime())
             .test_before_acquire(reading.get_test_before_acquire());
-        Apart { store: Arc::clone(self), pool: pool.connect_lazy_with(options) }
+        Apart { store: Arc::clone(self), pool: Pooled::new(&self.hosts, pool) }
+    }
+
+    /// The hosts, and which is in use.
+    pub(super) fn hosts(&self) -> &Arc<Hosts<D>> {
+        &self.hosts
+    }
+
+    /// Asks each host what it is now, where there are several.
+    pub(super) async fn look_at_hosts(&self) -> Vec<HostSeen> {
+        if self.hosts.are_several() {
+            self.hosts.look().await;
+        }
+        self.hosts.known()
     }
 
     /// Takes a connection from a pool, or says why none can be made.
-    async fn acquire(&self, pool: &Pool<D::Driver>) -> Result<PoolConnection<D::Driver>, sqlx::Error> {
+    async fn acquire(pool: &Pool<D::Driver>) -> Result<PoolConnection<D::Driver>, sqlx::Error> {
         let mut acquiring = pin!(pool.acquire());
         if let Ok(acquired) = tokio::time::timeout(SOON, &mut acquiring).await {
             return acquired;
@@ -195,13 +248,20 @@ impl<D: Dialect> Connections<D> {
         acquiring.await
     }
 
-    async fn session(&self, pool: &Pool<D::Driver>, timeout: Duration) -> Result<Session<D>, StoreError> {
-        let connection = self.acquire(pool).await.map_err(sorted::<D>)?;
-        Ok(Session::new(connection, timeout, &self.refused))
+    async fn session(&self, pooled: &Pooled<D>, timeout: Duration) -> Result<Session<D>, StoreError> {
+        loop {
+            let (turn, pool) = pooled.now();
+            // Whoever waits for a host whose turn is over waits for the next one.
+            match turn.over.run_until_cancelled(Self::acquire(&pool)).await {
+                Some(Err(sqlx::Error::PoolClosed)) if turn.over.is_cancelled() => {}
+                Some(taken) => return Ok(Session::new(taken.map_err(sorted::<D>)?, timeout, &self.refused).in_turn(&turn)),
+                None => {}
+            }
+        }
     }
 
     /// The same for this rule, which waits for a place first.
-    async fn session_in(&self, pool: &Pool<D::Driver>, places: &Places, timeout: Duration) -> Result<Session<D>, StoreError> {
+    async fn session_in(&self, pool: &Pooled<D>, places: &Places, timeout: Duration) -> Result<Session<D>, StoreError> {
         // Never closed.
         let place = places.take().await.map_err(|_| sorted::<D>(sqlx::Error::PoolClosed))?;
         Ok(self.session(pool, timeout).await?.on(place))
@@ -209,13 +269,13 @@ impl<D: Dialect> Connections<D> {
 
     /// Makes a first connection; an error is the driver's own.
     pub(super) async fn first(&self) -> Result<(), sqlx::Error> {
-        self.acquire(&self.reading).await.map(drop)
+        Self::acquire(&self.reading.pool()).await.map(drop)
     }
 
     /// The pools, as they are now.
     pub(super) fn pools(&self) -> Vec<store::Pool> {
-        let pools = [("closing", &self.closing), ("reading", &self.reading)];
-        let of = |(name, pool): (&'static str, &Pool<D::Driver>)| store::Pool {
+        let pools = [("closing", self.closing.pool()), ("reading", self.reading.pool())];
+        let of = |(name, pool): (&'static str, Pool<D::Driver>)| store::Pool {
             name,
             open: pool.size() as usize,
             idle: pool.num_idle(),
@@ -226,8 +286,10 @@ impl<D: Dialect> Connections<D> {
 
     /// Makes connections to come otherwise.
     pub(super) fn change_options(&self, change: impl Fn(DriverOptions<D>) -> DriverOptions<D>) {
-        for pool in [&self.closing, &self.reading] {
-            pool.set_connect_options(change((*pool.connect_options()).clone()));
+        self.hosts.change_options(change);
+        for pooled in [&self.closing, &self.reading] {
+            let (turn, pool) = pooled.now();
+            pool.set_connect_options(self.hosts.options(&turn));
         }
     }
 
@@ -254,10 +316,12 @@ impl<D: Dialect> Connections<D> {
     }
 
     async fn writable(&self, limits: Limits) -> Result<Session<D>, StoreError> {
+        let strict = self.hosts.are_several();
         loop {
             let made = self.made.load(Ordering::Relaxed);
             let mut session = self.session(&self.closing, self.timeout).await?;
-            let refused = self.refused.load(Ordering::Relaxed);
+            // With others to choose from, one that was made read-only is not used, whatever this account may do there.
+            let refused = strict || self.refused.load(Ordering::Relaxed);
             session.limited(D::LIMITED_BY_TIME && limits.wait != LockWait::Patiently);
             let begun = tokio::time::timeout(ANSWER, session.begin(D::begin(limits, refused))).await;
             match begun.unwrap_or_else(|_| Err(StoreError::Unavailable(no_answer(ANSWER)))) {
@@ -267,9 +331,15 @@ impl<D: Dialect> Connections<D> {
                 }
                 // It may have been idle since before its server went away.
                 Err(_) if self.made.load(Ordering::Relaxed) == made => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.told(error)),
             }
         }
+    }
+
+    /// Names all hosts in an error, where none of several takes writes.
+    fn told(&self, error: StoreError) -> StoreError {
+        let is_away = matches!(error, StoreError::Unavailable(_)) && self.hosts.are_several();
+        if is_away { self.hosts.none_takes_writes().err().unwrap_or(error) } else { error }
     }
 
     /// Takes the session that all share, as soon as nobody else has it. It does not go through the pool each time, whose
@@ -301,22 +371,25 @@ impl<D: Dialect> Connections<D> {
 
     /// Makes one connection, outside of the pools, and proves it writable.
     pub(super) async fn reach(&self) -> Result<(), StoreError> {
+        let strict = self.hosts.are_several() || self.refused.load(Ordering::Relaxed);
+        let options = self.hosts.options(&self.hosts.turn());
         let attempt = async {
-            let mut connection = <D::Driver as Database>::Connection::connect_with(&self.closing.connect_options()).await?;
-            let rows = D::Driver::script(&mut connection, D::proof(self.refused.load(Ordering::Relaxed)).into_sql_str()).await;
+            let mut connection = <D::Driver as Database>::Connection::connect_with(&options).await?;
+            let rows = D::Driver::script(&mut connection, D::proof(strict).into_sql_str()).await;
             connection.close().await.ok();
             rows
         };
         let limit = self.timeout.min(REACH);
         let Ok(answer) = tokio::time::timeout(limit, attempt).await else {
-            return Err(StoreError::Unavailable(no_answer(limit)));
+            return Err(self.told(StoreError::Unavailable(no_answer(limit))));
         };
-        match answer.map_err(sorted::<D>) {
+        let proof = match answer.map_err(sorted::<D>) {
             Ok(rows) => proved::<D>(&rows),
             // Whoever holds it shows that it can be written.
             Err(StoreError::Locked(_)) => Ok(()),
             Err(error) => Err(error),
-        }
+        };
+        proof.map_err(|error| self.told(error))
     }
 
     /// Closes all, once they are not in use.
@@ -324,20 +397,20 @@ impl<D: Dialect> Connections<D> {
         if let Some((shared, _)) = &self.writer {
             drop(shared.lock().await.take());
         }
-        self.closing.close().await;
-        self.reading.close().await;
+        self.closing.pool().close().await;
+        self.reading.pool().close().await;
     }
 }
 
 /// Connections to the same database, beside those of the store.
 pub(super) struct Apart<D: Dialect> {
     store: Arc<Connections<D>>,
-    pool: Pool<D::Driver>,
+    pool: Pooled<D>,
 }
 
 impl<D: Dialect> fmt::Debug for Apart<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Apart").field("pool", &self.pool).finish_non_exhaustive()
+        f.debug_struct("Apart").field("pool", &self.pool.pool()).finish_non_exhaustive()
     }
 }
 

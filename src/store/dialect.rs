@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::{Connection, Database, SqlStr, error::DatabaseError};
 
 use crate::{
-    config::{self, Names, Rule},
+    config::{self, DatabaseUrl, Names, Rule},
     order::{IdKind, OrderId, Row},
     store::{
         Limits, OpenError, Settings, StoreError,
@@ -14,10 +14,12 @@ use crate::{
         connections::Plan,
         driver::{Columns, Driver},
         error::{Class, sort},
+        hosts::Host,
         mapping::StatusLiterals,
         own::Words,
         session::Session,
         statement::Parameters,
+        survey::SurveyWords,
         template::Template,
         zone::ServersZone,
     },
@@ -39,6 +41,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// How parameters are spelled.
     const PARAMETERS: Parameters;
 
+    /// How it is asked what it holds.
+    const SURVEY: &'static SurveyWords;
+
     /// Begins a transaction on our own tables.
     const BEGIN: &'static str;
 
@@ -48,17 +53,30 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// Checks at once what would be checked at the commit, where there is such a thing.
     const CHECK_DEFERRED: Option<&'static str> = None;
 
+    /// Makes a session refuse whatever would write.
+    const READ_ONLY: &'static str;
+
     /// Whether a statement that fails leaves its transaction to a savepoint or to nothing.
     const FAILS_WHOLE: bool = false;
 
     /// Whether a statement that waits for a lock ends by its own time limit ([`Limits::statement`]).
     const LIMITED_BY_TIME: bool = false;
 
-    /// Reads the settings, asks the server what no pooled session can tell, and says how to connect.
+    /// Says what a host is: its last row has a number, 0 where it takes writes from everybody who may write, and the number of its
+    /// timeline, NULL where it counts none.
+    const STANDING: &'static str;
+
+    /// How to connect to the host of a URL.
+    ///
+    /// # Errors
+    /// What in the URL the driver does not take.
+    fn options(settings: &Settings, url: &DatabaseUrl) -> Result<DriverOptions<Self>, OpenError>;
+
+    /// Reads the settings, asks the server what no pooled session can tell, and says how its sessions are set up.
     ///
     /// # Errors
     /// What in the settings, or about the server, rules it out.
-    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError>;
+    async fn plan(settings: &Settings, host: &Host<Self>) -> Result<(Self, Plan), OpenError>;
 
     /// What the error of the first connection means.
     fn refused(_database: &config::Database, error: sqlx::Error) -> OpenError {
@@ -75,11 +93,11 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Asks the server for its own zone, over a connection that sets none.
+    /// Asks this host for its own zone, over a connection that sets none.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
+    async fn servers_zone_now(&self, _: &Host<Self>) -> Result<Option<ServersZone>, StoreError> {
         Ok(None)
     }
 

@@ -24,6 +24,13 @@ pub(super) enum StatusKind {
     Integer,
     /// Text.
     Text,
+    /// Bytes, always this many where the column has a fixed length.
+    Bytes {
+        /// How many, at most or always.
+        length: usize,
+        /// Whether shorter values are filled up with zeros.
+        fixed: bool,
+    },
     /// One of these labels.
     Enumeration(Vec<String>),
 }
@@ -124,14 +131,24 @@ impl StatusLiterals {
 fn shown(status: &Status) -> String {
     match status {
         Status::Integer(number) => number.to_string(),
-        Status::Text(text) => format!("{text:?}"),
+        Status::Bytes(text) | Status::Text(text) => format!("{text:?}"),
     }
 }
 
 fn status_literal(status: &Status, kind: &StatusKind) -> Result<String, String> {
     match (kind, status) {
         (StatusKind::Integer, Status::Integer(_)) => Ok(status.literal()),
-        (StatusKind::Integer, Status::Text(_)) => Err("write a number, without quotes".into()),
+        (StatusKind::Integer, Status::Bytes(_) | Status::Text(_)) => Err("write a number, without quotes".into()),
+        (&StatusKind::Bytes { length, fixed }, Status::Bytes(hex)) => match (hex.len() - 2) / 2 {
+            has if has == length || (!fixed && has < length) => Ok(status.literal()),
+            has => Err(format!("that is {has} byte{}; write \"0x\" and {} hex digits", if has == 1 { "" } else { "s" }, 2 * length)),
+        },
+        (StatusKind::Bytes { length, .. }, Status::Integer(_) | Status::Text(_)) => {
+            Err(format!("write its bytes, \"0x\" and {} hex digits, as HEX() shows them", 2 * length))
+        }
+        (StatusKind::Text | StatusKind::Enumeration(_), Status::Bytes(_)) => {
+            Err("\"0x\" and hex digits are bytes, which only a column of BINARY or VARBINARY has".into())
+        }
         (StatusKind::Text | StatusKind::Enumeration(_), Status::Integer(number)) => Err(format!("write it as a string, \"{number}\"")),
         (StatusKind::Enumeration(labels), Status::Text(text)) if !labels.contains(text) => {
             Err(format!("its labels are {}", labels.join(", ")))

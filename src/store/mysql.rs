@@ -11,6 +11,7 @@ mod login;
 mod own;
 mod rights;
 mod statements;
+mod survey;
 mod zone;
 
 use std::time::Duration;
@@ -23,7 +24,7 @@ use sqlx::{
 };
 
 use crate::{
-    config::{Database, Events, Rule, TimeZone},
+    config::{Database, DatabaseUrl, Events, Rule, TimeZone},
     store::{
         Limits, LockWait, Misfit, OpenError, Settings, StoreError,
         catalogue::Findings,
@@ -31,8 +32,10 @@ use crate::{
         dialect::{Dialect, Fragments, sorted, text},
         driver::Columns,
         error::Class,
+        hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
         zone::ServersZone,
@@ -72,14 +75,26 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections are given up well before the server does so.
 const POOL_IDLE: Duration = Duration::from_secs(10);
 
+/// 0 where the session may write.
+macro_rules! read_only {
+    () => {
+        "SELECT @@innodb_read_only"
+    };
+}
+
+/// 0 where any session may write. Some accounts write in spite of `read_only`, so it counts only where one of ours could not.
+/// It is a number, or a word from MariaDB 12 on.
+macro_rules! any_read_only {
+    () => {
+        "SELECT @@innodb_read_only OR CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF')"
+    };
+}
 /// Orders in MySQL or MariaDB.
 #[derive(Debug)]
 pub(super) struct MySql {
     time_zone: Option<TimeZone>,
     /// The server's own zone as it was, unless one is configured.
     servers_zone: Option<ServersZone>,
-    /// Without a zone of ours, unless one is configured.
-    options: MySqlConnectOptions,
     timeout: Duration,
 }
 
@@ -89,30 +104,38 @@ impl Dialect for MySql {
     type List = ListStatement;
     type Table = Orders;
 
+    const READ_ONLY: &'static str = "SET SESSION TRANSACTION READ ONLY";
     const PARAMETERS: Parameters = Parameters::Bare;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "START TRANSACTION";
     // A commit is not to be interrupted.
     const COMMIT: &'static str = "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = 10 */; COMMIT";
     const LIMITED_BY_TIME: bool = true;
 
-    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
+    const STANDING: &'static str = concat!(any_read_only!(), ", NULL");
+
+    fn options(settings: &Settings, url: &DatabaseUrl) -> Result<MySqlConnectOptions, OpenError> {
         let Settings { database, rule, .. } = settings;
-        let timeout = database.timeout.get().max(SHORTEST_TIMEOUT);
-        let options: MySqlConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
+        let options: MySqlConnectOptions = url.secret().parse().map_err(unusable_url)?;
         // The driver would set UTC, and the columns of a shop are mostly in its server's own zone.
         let options = options.timezone(database.time_zone.as_ref().map(zone_name));
         // The user's SQL runs in the server's own modes.
         let options = options.pipes_as_concat(false).no_engine_substitution(false);
         // The ids of one statement are compared byte by byte with what is bound.
-        let options = options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (9 + rule.close_sql.len()));
+        Ok(options.charset("utf8mb4").statement_cache_capacity(ids::SIZES * (9 + rule.close_sql.len())))
+    }
+
+    async fn plan(settings: &Settings, host: &Host<Self>) -> Result<(Self, Plan), OpenError> {
+        let Settings { database, .. } = settings;
+        let timeout = database.timeout.get().max(SHORTEST_TIMEOUT);
         let servers_zone = match database.time_zone {
-            None => Some(zone::of_session(&options, settings.acquire_timeout()).await.map_err(|error| Self::refused(database, error))?),
+            None => Some(zone::of_session(&host.plain, settings.acquire_timeout()).await.map_err(|error| Self::refused(database, error))?),
             Some(_) => None,
         };
-        let dialect = Self { time_zone: database.time_zone.clone(), servers_zone, options: options.clone(), timeout };
+        let dialect = Self { time_zone: database.time_zone.clone(), servers_zone, timeout };
         let reading_timeout = timeout.min(settings.reading);
         let (closing, reading) = (set_up(timeout), set_up_reading(reading_timeout));
-        let plan = Plan { options, closing, reading, timeout, reading_timeout, idle: Some(POOL_IDLE), one_writer_for: None };
+        let plan = Plan { closing, reading, timeout, reading_timeout, idle: Some(POOL_IDLE), one_writer_for: None };
         Ok((dialect, plan))
     }
 
@@ -144,8 +167,8 @@ impl Dialect for MySql {
         self.servers_zone.as_ref()
     }
 
-    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
-        zone::of_session(&self.options, self.timeout).await.map(Some).map_err(sorted::<Self>)
+    async fn servers_zone_now(&self, host: &Host<Self>) -> Result<Option<ServersZone>, StoreError> {
+        zone::of_session(&host.plain, self.timeout).await.map(Some).map_err(sorted::<Self>)
     }
 
     fn begin(limits: Limits, refused: bool) -> SqlStr {
@@ -233,23 +256,6 @@ const DATABASE: &str = "SELECT COALESCE(DATABASE(), '')";
 /// has `server_uid` in later versions only. Locks nothing.
 const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id', 'datadir')";
-
-/// 0 where the session may write.
-macro_rules! read_only {
-    () => {
-        "SELECT @@innodb_read_only"
-    };
-}
-use read_only;
-
-/// 0 where any session may write. Some accounts write in spite of `read_only`, so it counts only where one of ours could not.
-/// It is a number, or a word from MariaDB 12 on.
-macro_rules! any_read_only {
-    () => {
-        "SELECT @@innodb_read_only OR CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF')"
-    };
-}
-use any_read_only;
 
 /// As the server knows it; UTC has its name only where the tables of time zones are filled.
 fn zone_name(zone: &TimeZone) -> String {

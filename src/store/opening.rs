@@ -44,6 +44,8 @@ pub struct Settings {
     pub sharing: Sharing,
     /// How long a statement may take that only reads.
     pub reading: Duration,
+    /// Whether nothing may be written: sessions are read-only, and our own tables left out.
+    pub(super) read_only: bool,
 }
 
 impl Settings {
@@ -57,7 +59,14 @@ impl Settings {
             events: events.clone(),
             sharing: Sharing::default(),
             reading: database.timeout.get(),
+            read_only: false,
         }
+    }
+
+    /// The same of other orders.
+    #[must_use]
+    pub fn about(self, rule: Rule) -> Self {
+        Self { rule: Arc::new(rule), ..self }
     }
 
     /// The same with these connections.

@@ -29,7 +29,7 @@ use crate::{
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The newest version of our tables that this program knows.
-pub const VERSION: i64 = 5;
+pub const VERSION: i64 = 6;
 
 /// The version from which on they hold what events and dead letters need.
 const WITH_ORDERS_TABLE: i64 = 2;
@@ -50,6 +50,9 @@ const WITH_TARGETS: i64 = 4;
 
 /// The version from which on events have the answers of whoever was asked before.
 const WITH_ANSWERS: i64 = 5;
+
+/// The version from which on they hold the heartbeats of daemons that have no Redis.
+const WITH_MEMBERS: i64 = 6;
 
 /// Where connections for our own tables come from.
 #[async_trait]
@@ -87,6 +90,11 @@ impl OwnTables {
             | StoreError::Refused { .. } => error.into(),
         })?;
         Ok(Self { words, rule: rule.clone(), version })
+    }
+
+    /// As if there were none.
+    pub(super) fn left_out(words: Words, rule: &RuleName) -> Self {
+        Self { words, rule: rule.clone(), version: 0 }
     }
 
     async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
@@ -225,6 +233,11 @@ impl Outbox {
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         (1..VERSION).contains(&self.version)
+    }
+
+    /// Whether they have room for heartbeats.
+    pub(crate) fn knows_members(&self) -> bool {
+        self.version >= WITH_MEMBERS
     }
 
     /// Whether they have room for the states of targets, and for since when a delivery has been failing.

@@ -7,6 +7,7 @@ mod own;
 mod pooler;
 mod rights;
 mod statements;
+mod survey;
 mod version;
 mod zone;
 
@@ -17,7 +18,7 @@ use sqlx::{SqlSafeStr, SqlStr, error::DatabaseError, postgres::PgConnectOptions}
 use tracing::warn;
 
 use crate::{
-    config::{Database, Events, Rule},
+    config::{Database, DatabaseUrl, Events, Rule},
     order::OrderId,
     store::{
         Limits, LockWait, OpenError, Settings, StoreError,
@@ -25,8 +26,10 @@ use crate::{
         connections::Plan,
         dialect::{Dialect, Fragments, List, text},
         error::Class,
+        hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
         zone::ServersZone,
@@ -51,18 +54,25 @@ impl Dialect for Postgres {
     type List = ArrayStatement;
     type Table = Table;
 
+    const READ_ONLY: &'static str = "SET default_transaction_read_only = on";
     const PARAMETERS: Parameters = Parameters::Dollar;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
     const FAILS_WHOLE: bool = true;
 
-    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
+    const STANDING: &'static str = STANDING;
+
+    fn options(_: &Settings, url: &DatabaseUrl) -> Result<PgConnectOptions, OpenError> {
+        let options: PgConnectOptions = url.secret().parse().map_err(unusable_url)?;
+        Ok(options.application_name("order-closer"))
+    }
+
+    async fn plan(settings: &Settings, host: &Host<Self>) -> Result<(Self, Plan), OpenError> {
         let database = &settings.database;
         let timeout = database.timeout.get();
-        let options: PgConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
-        let options = options.application_name("order-closer");
-        pooler::refuse_unfit_server(&options, settings.acquire_timeout()).await?;
-        let zone = zone::session_zone(database).await?;
+        pooler::refuse_unfit_server(&host.plain, settings.acquire_timeout()).await?;
+        let zone = zone::session_zone(database, &host.url).await?;
         if let SessionZone::Unknown(reason) = &zone {
             warn!(
                 reason,
@@ -78,7 +88,7 @@ impl Dialect for Postgres {
             )
         };
         let (closing, reading) = (set_up(timeout), set_up(settings.reading));
-        let plan = Plan { options, closing, reading, timeout, reading_timeout: settings.reading, idle: None, one_writer_for: None };
+        let plan = Plan { closing, reading, timeout, reading_timeout: settings.reading, idle: None, one_writer_for: None };
         Ok((Self { zone, database: database.clone() }, plan))
     }
 
@@ -89,8 +99,8 @@ impl Dialect for Postgres {
         }
     }
 
-    async fn servers_zone_now(&self) -> Result<Option<ServersZone>, StoreError> {
-        match zone::session_zone(&self.database).await? {
+    async fn servers_zone_now(&self, host: &Host<Self>) -> Result<Option<ServersZone>, StoreError> {
+        match zone::session_zone(&self.database, &host.url).await? {
             SessionZone::Servers(zone) => Ok(Some(zone)),
             SessionZone::Unknown(reason) => Err(StoreError::Unavailable(reason)),
             SessionZone::Configured(_) => Ok(None),
@@ -171,8 +181,27 @@ impl Dialect for Postgres {
 const MAY_READ_CONTROL: &str = "SELECT coalesce(bool_and(has_function_privilege(to_regprocedure(name)::oid, 'EXECUTE')), false)::text \
      FROM (VALUES ('pg_control_system()'), ('pg_control_checkpoint()')) functions (name)";
 
+/// The timeline of the WAL that is written: a standby that was promoted tells it at once, while its control file names the one
+/// before until the first checkpoint has ended, minutes later.
+macro_rules! written_timeline {
+    () => {
+        "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint"
+    };
+}
+
 /// The cluster. A standby that was promoted, or a server restored to a point in time, begins a new timeline. Locks nothing.
-const CONTROL: &str = "SELECT s.system_identifier || '/' || c.timeline_id FROM pg_control_system() s, pg_control_checkpoint() c";
+const CONTROL: &str = concat!(
+    "SELECT s.system_identifier || '/' || CASE WHEN pg_is_in_recovery() THEN c.timeline_id ELSE ",
+    written_timeline!(),
+    " END FROM pg_control_system() s, pg_control_checkpoint() c"
+);
+
+/// Locks nothing.
+const STANDING: &str = concat!(
+    "SELECT current_setting('transaction_read_only')::bool::int::bigint, CASE WHEN pg_is_in_recovery() THEN NULL ELSE ",
+    written_timeline!(),
+    " END"
+);
 
 /// Where that is forbidden, the moment at which the server was started, to the microsecond. Locks nothing.
 const STARTED: &str = "SELECT extract(epoch FROM pg_postmaster_start_time())::text";

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 pub(super) use mentioned::Reading;
 
 use crate::{
-    config::{Events, Rule, TableName},
-    store::WITH_PAUSES,
+    config::{Config, DatabaseUrl, Events, Rule, TableName},
+    store::{TABLES_VERSION as VERSION, WITH_PAUSES},
 };
 
 /// What may be done to a table.
@@ -91,6 +91,48 @@ pub(super) fn own(schema: &str, events: &Events, version: i64) -> Vec<Need> {
     .take(if version < WITH_PAUSES { 5 } else { 7 })
     .map(|(name, rights)| Need::of(TableName { schema: Some(schema.into()), name: format!("order_closer_{name}") }, rights))
     .collect()
+}
+
+/// What a user of the daemon's own has to be granted.
+#[derive(Debug, Clone)]
+pub struct Grants {
+    /// The tables that closing reads or writes, the orders first.
+    pub tables: Vec<TableName>,
+    /// The statements; none where the database has no rights.
+    pub statements: Vec<String>,
+}
+
+/// The GRANTs for a user `order_closer`, of all that closing the orders of a rule needs. Nothing is asked of the database.
+#[must_use]
+pub fn grants(config: &Config, database: Option<&str>) -> Grants {
+    let (quote, to) = match &config.database.url {
+        DatabaseUrl::Postgres(_) => ('"', "order_closer"),
+        DatabaseUrl::MySql(_) => ('`', "'order_closer'@'%'"),
+        DatabaseUrl::Sqlite(_) => ('"', ""),
+    };
+    let reading = Reading { quote, folds: quote == '"', escapes: quote == '`' };
+    let mut rights: Vec<(TableName, BTreeSet<Right>)> = Vec::new();
+    for need in needs(&Rule::of(config), reading) {
+        match rights.iter_mut().find(|(table, _)| *table == need.table) {
+            Some((_, known)) => known.extend(need.rights),
+            None => rights.push((need.table, need.rights)),
+        }
+    }
+    let quoted = |name: &str| format!("{quote}{name}{quote}");
+    let statement = |(table, rights): &(TableName, BTreeSet<Right>)| {
+        let schema = table.schema.as_deref().or(database.filter(|_| quote == '`'));
+        let name = schema.map_or_else(String::new, |schema| format!("{}.", quoted(schema))) + &quoted(&table.name);
+        grant(rights, &name, to)
+    };
+    let statements = if to.is_empty() { Vec::new() } else { rights.iter().filter_map(statement).collect() };
+    Grants { tables: rights.into_iter().map(|(table, _)| table).collect(), statements }
+}
+
+/// The GRANTs by which a user may do with our own tables whatever a daemon does that records events; `schema` is quoted, with its dot.
+pub(crate) fn own_rights(schema: &str, to: &str) -> Vec<String> {
+    let events = Events { enabled: true, ..Events::default() };
+    let needs = own("", &events, VERSION);
+    needs.iter().filter_map(|need| grant(&need.rights, &format!("{schema}{}", need.table.name), to)).collect()
 }
 
 /// GRANT, for all rights of a table at once; nothing without any.

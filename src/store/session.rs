@@ -13,12 +13,14 @@ use std::{
 
 use sqlx::{Database, SqlSafeStr, SqlStr, pool::PoolConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     store::{
         StoreError,
         dialect::{Dialect, sorted},
         driver::{Driver, Value},
+        hosts::Turn,
         statement::Statement,
     },
     watchdog,
@@ -39,6 +41,8 @@ pub(super) struct Session<D: Dialect> {
     connection: PoolConnection<D::Driver>,
     taken: Instant,
     timeout: Duration,
+    /// Cancelled when another host is used: this one may never answer.
+    over: CancellationToken,
     /// Whether the server has refused to write; shared by all sessions of a store.
     refused: Arc<AtomicBool>,
     /// A statement was sent and its end has not been seen.
@@ -65,6 +69,7 @@ impl<D: Dialect> Session<D> {
             connection,
             taken: Instant::now(),
             timeout,
+            over: CancellationToken::new(),
             refused: Arc::clone(refused),
             busy: false,
             in_transaction: false,
@@ -73,6 +78,12 @@ impl<D: Dialect> Session<D> {
             place: None,
             home: None,
         }
+    }
+
+    /// The same, which ends with the turn of its host.
+    pub(super) fn in_turn(mut self, turn: &Turn) -> Self {
+        self.over = turn.over.clone();
+        self
     }
 
     /// The same, which takes this place among a rule's connections.
@@ -102,8 +113,12 @@ impl<D: Dialect> Session<D> {
         F: Future<Output = Result<T, sqlx::Error>> + 'c,
     {
         self.busy = true;
-        let answer = tokio::time::timeout(self.timeout + GRACE, work(&mut self.connection)).await;
+        let answer = tokio::time::timeout(self.timeout + GRACE, work(&mut self.connection));
+        let answer = self.over.run_until_cancelled(answer).await;
         watchdog::turned();
+        let Some(answer) = answer else {
+            return Err(StoreError::Unavailable("another host of the database takes the writes now".into()));
+        };
         let Ok(result) = answer else {
             return Err(StoreError::timed_out(self.timeout));
         };

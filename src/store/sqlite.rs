@@ -6,6 +6,7 @@ mod deadline;
 mod file;
 mod own;
 mod statements;
+mod survey;
 
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
@@ -23,8 +24,10 @@ use crate::{
         dialect::{Batch, Dialect, DriverRow, Fragments, List, sorted},
         driver::{Columns, Driver, Value},
         error::Class,
+        hosts::Host,
         session::Session,
         statement::{Parameters, sql},
+        survey::SurveyWords,
         template::Template,
         unusable_url,
     },
@@ -51,20 +54,26 @@ impl Dialect for Sqlite {
     type List = JsonStatement;
     type Table = Table;
 
+    const READ_ONLY: &'static str = "PRAGMA query_only = ON";
     const PARAMETERS: Parameters = Parameters::Numbered;
+    const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
-    async fn plan(settings: &Settings) -> Result<(Self, Plan<Self>), OpenError> {
-        let database = &settings.database;
-        let options: SqliteConnectOptions = database.url.secret().parse().map_err(unusable_url)?;
-        let file = options.get_filename();
-        file::found(file, &database.url)?;
+    const STANDING: &'static str = "SELECT 0, NULL";
+
+    fn options(settings: &Settings, url: &DatabaseUrl) -> Result<SqliteConnectOptions, OpenError> {
+        let options: SqliteConnectOptions = url.secret().parse().map_err(unusable_url)?;
         // The journal mode is the shop's to choose and stays. Foreign keys are enforced, as the driver has it:
         // a close.sql statement that would leave orphans is rejected and seen.
         // Whoever writes holds everything, and nothing is gained by giving up early.
-        let options = options.create_if_missing(false).busy_timeout(settings.acquire_timeout()).row_buffer_size(ROW_BUFFER);
+        Ok(options.create_if_missing(false).busy_timeout(settings.acquire_timeout()).row_buffer_size(ROW_BUFFER))
+    }
+
+    async fn plan(settings: &Settings, host: &Host<Self>) -> Result<(Self, Plan), OpenError> {
+        let database = &settings.database;
+        let file = host.plain.get_filename();
+        file::found(file, &database.url)?;
         let plan = Plan {
-            options,
             closing: String::new(),
             reading: String::new(),
             timeout: database.timeout.get(),

@@ -15,12 +15,13 @@ use crate::{
     config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox,
-        Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle, OpenError,
+        Outbox, Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted},
         driver::{Columns, Value},
         halt::Halt,
+        hosts::Hosts,
         own::{OwnTables, Recorder},
         paging::Paging,
         session::Session,
@@ -69,6 +70,7 @@ impl<D: Dialect> Schema<D> {
         let (table, fragments) = dialect.describe(session, &settings.rule).await?;
         let own = match own {
             Some(own) => own.clone(),
+            None if settings.read_only => OwnTables::left_out(fragments.words.clone(), &settings.rule.name),
             None => OwnTables::find(session, fragments.words.clone(), &settings.rule.name).await?,
         };
         let statements = Statements::new::<D>(&table, &fragments, &settings.rule, &own)?;
@@ -119,7 +121,8 @@ impl<D: Dialect> Table<D> {
             }
             return Ok(None);
         };
-        let Some(now) = self.dialect.servers_zone_now().await? else { return Ok(None) };
+        let hosts = self.connections.hosts();
+        let Some(now) = self.dialect.servers_zone_now(hosts.host(&hosts.turn())).await? else { return Ok(None) };
         if let Some(change) = before.change_to(&now) {
             return Ok(Some(change));
         }
@@ -144,17 +147,23 @@ async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
     if let Some((dialect, connections)) = known.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
         return Ok((Arc::clone(dialect), Arc::new(connections.beside())));
     }
-    let (dialect, plan) = D::plan(settings).await?;
-    let way = (Arc::new(dialect), Arc::new(Connections::new(plan, settings)));
+    let (dialect, connections) = way::<D>(settings).await?;
+    let way = (Arc::new(dialect), Arc::new(connections));
     way.1.first().await.map_err(|error| D::refused(&settings.database, error))?;
     *known = Some(Box::new(way.clone()));
     Ok(way)
 }
 
+/// Finds the host that takes writes, and asks it what is to be known before.
+pub(super) async fn way<D: Dialect>(settings: &Settings) -> Result<(D, Connections<D>), OpenError> {
+    let hosts = Hosts::<D>::find(settings).await?;
+    let (dialect, plan) = D::plan(settings, hosts.host(&hosts.turn())).await?;
+    Ok((dialect, Connections::new(&hosts, plan, settings)))
+}
+
 /// The GRANTs of all rights to tables that this user lacks for closing.
 pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Vec<String>, OpenError> {
-    let (_, plan) = D::plan(settings).await?;
-    let connections = Connections::<D>::new(plan, settings);
+    let (_, connections) = way::<D>(settings).await?;
     let lacking = D::lacking_rights(&mut connections.read().await?, &settings.rule, &settings.events).await;
     connections.close().await;
     Ok(lacking?)
@@ -189,6 +198,14 @@ impl<D: Dialect> Store for Table<D> {
         let identity = self.dialect.identity(&mut self.connections.read().await?).await.ok();
         let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(std::mem::replace(&mut *known, identity.clone()) != identity)
+    }
+
+    fn turn(&self) -> u64 {
+        self.connections.hosts().turn().number
+    }
+
+    async fn look_at_hosts(&self) -> Vec<HostSeen> {
+        self.connections.look_at_hosts().await
     }
 
     fn columns(&self) -> Vec<String> {

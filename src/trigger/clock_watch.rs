@@ -76,7 +76,8 @@ impl ClockWatch {
                 said = Some(Instant::now());
                 error!(
                     ahead_s = jumped.as_secs_f64(),
-                    fix = "order-closer reconcile --accept-clock",
+                    // A note for all daemons stands in Redis.
+                    fix = if self.commands.is_absent() { "start order-closer anew" } else { "order-closer reconcile --accept-clock" },
                     "the database's clock has jumped ahead, and orders that are due only by that wait: set it right, or, if it is right, \
                      accept it"
                 );
@@ -86,6 +87,11 @@ impl ClockWatch {
 
     /// Why the clock is right, if it is.
     async fn accepted(&self) -> Option<&'static str> {
+        if self.commands.is_absent() {
+            let reading = self.store.clock().await.ok()?;
+            let host = i64::try_from(std::time::UNIX_EPOCH.elapsed().ok()?.as_micros()).ok()?;
+            return is_close(reading.micros, host).then_some("this host's clock agrees with it");
+        }
         let ahead = ahead_of_redis(self.store.as_ref(), &self.commands).await?;
         if is_close(ahead, 0) {
             return Some("Redis' clock agrees with it");

@@ -209,7 +209,7 @@ impl Said {
                 warn!(redis, reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile");
             }
             (true, false, _) => {
-                warn!(redis, reason, fix, "the cluster does not say which primaries it has; staying with those that are known")
+                warn!(redis, reason, fix, "the cluster does not say which primaries it has; staying with those that are known");
             }
         }
     }

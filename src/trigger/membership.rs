@@ -1,7 +1,7 @@
 //! Which instance tries an order first, when several close the orders of one table.
 //!
-//! Every instance has a heartbeat: a field of one hash in Redis, whose text it changes twice a second and which says whether
-//! the instance is *fit* ([`heartbeat`]). Whoever sees its count go up knows that its instance lives; no clocks are compared. Among
+//! Every instance has a heartbeat on a [`Board`]: a field of one hash in Redis, or a row of our own tables where there is no
+//! Redis, whose text it changes twice a second and which says whether the instance is *fit* ([`heartbeat`]). Whoever sees its count go up knows that its instance lives; no clocks are compared. Among
 //! the living and fit, an order belongs to the one whose hash with it is the highest ([rendezvous hashing]), so all agree
 //! without a word, and an instance that joins or dies moves no orders but its own.
 //!
@@ -16,6 +16,7 @@
 //!
 //! [rendezvous hashing]: https://www.microsoft.com/en-us/research/wp-content/uploads/2017/02/HRW98.pdf
 
+mod board;
 mod first_edition;
 mod fitness;
 mod heartbeat;
@@ -24,7 +25,6 @@ mod peers;
 mod schedules;
 
 use std::{
-    collections::HashMap,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -38,14 +38,15 @@ use crate::{
     close::{Gate, Inbox, Outage, Share, Stats},
     config::Config,
     order::OrderId,
-    redis::{Commands, RedisError},
     store::Store,
 };
+pub use board::Board;
+use board::BoardError;
 use first_edition::FirstEdition;
 pub use first_edition::first_edition_lives;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
-use peers::{FORGOTTEN, Known, Peers};
+use peers::{Known, Peers};
 
 /// How often an instance changes its field.
 const BEAT: Duration = Duration::from_millis(500);
@@ -71,7 +72,7 @@ pub struct Heart {
     /// Which orders are closed, and where.
     pub config: Config,
     /// The way to the others.
-    pub commands: Commands,
+    pub board: Board,
     /// Whose identity the group has.
     pub store: Arc<dyn Store>,
     /// What waits.
@@ -113,7 +114,7 @@ impl Membership {
 
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
     pub async fn run(self: Arc<Self>, heart: Heart) {
-        let Heart { config, commands, store, inbox, stats, outage, gate, stop } = heart;
+        let Heart { config, board, store, inbox, stats, outage, gate, stop } = heart;
         let fitness = Fitness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
@@ -124,18 +125,8 @@ impl Membership {
             silence: Silence::default(),
         };
         let older = FirstEdition::new(&config);
-        let mut session = Session {
-            membership: &self,
-            config,
-            commands,
-            store,
-            inbox,
-            fitness,
-            older,
-            group: None,
-            known: Known::default(),
-            alone: false,
-        };
+        let mut session =
+            Session { membership: &self, config, board, store, inbox, fitness, older, group: None, known: Known::default(), alone: false };
         stop.run_until_cancelled(session.beat_for_ever()).await;
         session.leave().await;
     }
@@ -159,7 +150,7 @@ impl Share for Membership {
 struct Session<'m> {
     membership: &'m Membership,
     config: Config,
-    commands: Commands,
+    board: Board,
     store: Arc<dyn Store>,
     inbox: Arc<Inbox>,
     fitness: Fitness,
@@ -186,7 +177,8 @@ impl Session<'_> {
                 self.say_once(ended, &group);
             }
             if (beat % RARELY == 0 || self.older.is_suspect())
-                && let Ok(fields) = self.commands.fields(&self.older.key).await
+                && let Board::Redis(commands) = &self.board
+                && let Ok(fields) = commands.fields(&self.older.key).await
             {
                 self.older.learn(fields);
             }
@@ -212,26 +204,26 @@ impl Session<'_> {
         }
     }
 
-    async fn beat(&self, beat: u64, condition: Condition, group: &Group) -> Result<(), RedisError> {
+    async fn beat(&self, beat: u64, condition: Condition, group: &Group) -> Result<(), BoardError> {
         let Condition { fit, busy } = condition;
         let own = self.membership.read(|peers| peers.own().to_owned());
         let text = Heartbeat { beat, fit, busy }.written(&own, group);
         let key = group.key();
-        let fields: HashMap<String, String> = self.commands.exchange_fields(&key, &own, &text, FORGOTTEN).await?;
+        let fields = self.board.exchange(&key, &own, &text).await?;
         let forgotten = self.membership.change(|peers| peers.learn(fields, fit, group, Instant::now()));
         if !forgotten.is_empty() {
-            self.commands.remove_fields(&key, forgotten).await?;
+            self.board.remove(&key, forgotten).await?;
         }
         Ok(())
     }
 
-    fn say_once(&mut self, ended: Result<(), RedisError>, group: &Group) {
+    fn say_once(&mut self, ended: Result<(), BoardError>, group: &Group) {
         match ended {
             Ok(()) => self.alone = false,
-            // Without a connection nobody is seen either; the listener says so.
+            // Without a connection nobody is seen either; others say so.
             Err(error) if error.is_refusal() && !std::mem::replace(&mut self.alone, true) => warn!(
                 %error, fix = error.fix(), key = group.key(),
-                "other instances can't be seen, and each tries every order; the key must be ours alone"
+                "other instances can't be seen, and each tries every order; what has heartbeats must be ours alone"
             ),
             Err(error) => debug!(%error, key = group.key(), "no heartbeat"),
         }
@@ -241,6 +233,6 @@ impl Session<'_> {
     async fn leave(&self) {
         let Some(group) = &self.group else { return };
         let own = self.membership.read(|peers| peers.own().to_owned());
-        tokio::time::timeout(FAREWELL, self.commands.remove_fields(&group.key(), vec![own])).await.ok();
+        tokio::time::timeout(FAREWELL, self.board.remove(&group.key(), vec![own])).await.ok();
     }
 }

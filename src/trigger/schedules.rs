@@ -25,8 +25,8 @@ use crate::{
     config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox, Page,
-        Pool, Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox,
+        Page, Pool, Store, StoreError, Transaction, Window,
     },
 };
 
@@ -123,6 +123,14 @@ impl Store for Table {
     }
 
     async fn is_another(&self) -> Result<bool, StoreError> {
+        unimplemented!()
+    }
+
+    fn turn(&self) -> u64 {
+        0
+    }
+
+    async fn look_at_hosts(&self) -> Vec<HostSeen> {
         unimplemented!()
     }
 

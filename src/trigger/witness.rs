@@ -97,7 +97,8 @@ impl Witness {
     pub fn of(config: &Config, store: &Arc<dyn Store>, commands: &Commands) -> Option<Arc<Self>> {
         let mapping = Mapping { zone_matters: store.zone_matters(), plus: config.orders.deadline.plus.map(Span::get) };
         let witness = |prefix| Arc::new(Self::new(prefix, Arc::new(KeysInRedis::new(commands)), Arc::new(Arc::clone(store)), mapping));
-        config.redis.key_prefix.get().filter(|_| config.orders.disputed == Disputed::Wait).map(witness)
+        let is_wanted = config.orders.disputed == Disputed::Wait && !commands.is_absent();
+        config.redis.key_prefix.get().filter(|_| is_wanted).map(witness)
     }
 
     /// A witness that asks for keys with this prefix.

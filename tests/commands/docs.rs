@@ -219,6 +219,7 @@ fn call(line: &str) -> Option<&str> {
         rest = after.trim_start();
         match word {
             "order-closer" => return Some(rest.strip_prefix("[--config FILE] ").unwrap_or(rest)),
+            "order-closer-ctl" => return rest.strip_prefix('@').map_or(Some(rest), |named| Some(named.split_once(' ')?.1)),
             // A prompt, a schedule of cron, another program, a variable.
             "$" | "*" | "sudo" | "xargs" => {}
             variable if variable.contains('=') => {}

@@ -25,8 +25,13 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
+/// All but those of containers, whose secrets are mounted there; `manifests` tries those.
 fn toml_files() -> Vec<PathBuf> {
-    let is_toml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+    let is_toml = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "toml")
+            && !read(path).contains("\"/run/secrets/order-closer/")
+            && !path.ends_with("compose/order-closer.toml")
+    };
     files(&root().join("config")).into_iter().filter(is_toml).collect()
 }
 

@@ -20,16 +20,32 @@ mod events;
 mod explain;
 /// The files that are shipped: examples parse and show the defaults, Redis starts from its own.
 mod files;
+/// Man pages and completions.
+mod generate;
 /// Ids and messages with line ends and escape sequences in them.
 mod hostile;
+/// A configuration from what a database says and what people answer.
+mod init;
 /// What the daemon logs.
 mod logs;
+/// Container files and manifests.
+mod manifests;
+/// What is installed, and by what other user it is called.
+mod packages;
+/// The SQL of `migrate`, for somebody else to run.
+mod print_sql;
 /// One pass over what is overdue.
 mod reconcile;
 /// Several rules: wrong ones, and the commands about one of them.
 mod rules;
+/// The schema of configuration files.
+mod schema;
 /// The example shop.
 mod shop;
+/// The clients on the pages are those that are run.
+mod snippets;
+/// URLs in files of their own.
+mod url_files;
 /// The command line itself.
 mod usage;
 

@@ -45,6 +45,16 @@ pub async fn a_number_for_a_text_status(database: Database) {
     misfit(&settings(&database), &["orders.unpaid", "0", "\"0\""]).await;
 }
 
+pub async fn bytes_that_do_not_fit(database: Database) {
+    create_orders(&database, "bigint", "binary(2)", time_type(database.kind)).await;
+    let with = |unpaid: &str, closed: &str| settings(&database).set("orders.unpaid", unpaid).set("orders.closed", closed);
+    misfit(&with("0xab", "0x0102"), &["orders.unpaid", "\"0xab\"", "status", "binary(2)", "1 byte", "4 hex digits"]).await;
+    misfit(&with("0xabcd", "0x010203"), &["orders.closed", "\"0x010203\"", "3 bytes", "4 hex digits"]).await;
+    misfit(&with("open", "0x0102"), &["orders.unpaid", "\"open\"", "0x", "HEX()"]).await;
+    database.execute("ALTER TABLE orders MODIFY status varchar(9)").await;
+    misfit(&with("0xabcd", "closed"), &["orders.unpaid", "\"0xabcd\"", "BINARY"]).await;
+}
+
 pub async fn an_unknown_label(database: Database) {
     if database.kind == Kind::Postgres {
         database.execute("CREATE TYPE state AS ENUM ('pending', 'paid')").await;

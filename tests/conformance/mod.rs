@@ -7,6 +7,7 @@ mod altered;
 mod at_once;
 mod closing;
 mod deadlines;
+mod hosts;
 mod identity;
 mod ids;
 mod keeping;
@@ -121,6 +122,7 @@ macro_rules! exam {
             keeping::old_events_are_pruned_as_fast_as_they_come,
             neighbours::dead_letters_are_their_own_tables,
             neighbours::events_are_their_own_tables,
+            outbox::heartbeats_of_a_group,
             outbox::an_event_for_each_closure,
             outbox::events_with_much_to_carry,
             outbox::an_order_with_an_empty_id,
@@ -187,6 +189,9 @@ mod postgres {
         poolers::a_pooler_that_does_not_know_the_driver,
         poolers::a_pooler_that_pools_by_session,
         read_only::a_postgres_that_became_read_only,
+        hosts::the_one_that_answers,
+        hosts::none_of_them,
+        hosts::a_postgres_that_is_promoted,
         transactions::a_locked_row_is_skipped_and_peeked,
         transactions::two_closers_share_a_batch,
         transactions::a_killed_server_is_unavailable_until_it_returns,
@@ -223,6 +228,8 @@ mod mariadb {
         ids::ids_filled_with_zeros,
         statuses::enumerated_statuses,
         statuses::statuses_filled_with_zeros,
+        statuses::statuses_of_bytes,
+        misfits::bytes_that_do_not_fit,
         deadlines::deadline_in_the_servers_own_zone,
         deadlines::deadline_in_daylight_saving_time,
         deadlines::zero_dates_are_never_due,
@@ -233,6 +240,9 @@ mod mariadb {
         names::a_partitioned_table,
         plans::a_look_up_reads_few_partitions,
         read_only::a_mariadb_that_became_read_only,
+        hosts::the_one_that_answers,
+        hosts::none_of_them,
+        hosts::a_mariadb_that_is_made_read_only,
         transactions::a_locked_row_is_skipped_and_peeked,
         transactions::two_closers_share_a_batch,
         transactions::a_killed_server_is_unavailable_until_it_returns,

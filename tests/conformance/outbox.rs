@@ -405,3 +405,25 @@ pub async fn dead_orders_are_passed_over(database: Database) {
     outbox.forget_dead_orders(&ids(&*store, &["c"])).await.expect("orders can be forgotten");
     assert_eq!(overdue(&*store).await.len(), 4);
 }
+
+/// Each daemon's own, for each group.
+pub async fn heartbeats_of_a_group(database: Database) {
+    plain_orders(&database).await;
+    let store = migrated(&settings(&database)).await;
+    let outbox = store.outbox();
+    let seen = async |group: &str, name: &str, said: &str| {
+        let seen: BTreeMap<String, String> =
+            outbox.exchange_heartbeats(group, name, said).await.expect("it can be written").into_iter().collect();
+        seen.iter().map(|(name, said)| format!("{name} {said}")).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(seen("a", "one", "beat=1").await, "one beat=1");
+    assert_eq!(seen("a", "two", "beat=7").await, "one beat=1, two beat=7");
+    assert_eq!(seen("b", "one", "beat=3").await, "one beat=3", "another group");
+    assert_eq!(seen("a", "one", "beat=2").await, "one beat=2, two beat=7");
+    outbox.remove_heartbeats("a", &["two".into(), "nobody".into()]).await.expect("they can be removed");
+    assert_eq!(seen("a", "one", "beat=3").await, "one beat=3");
+    // What a group has left behind that has another name now goes with the next daemon's first.
+    database.execute("UPDATE order_closer_members SET seen_at = seen_at - 3700000000 WHERE group_key = 'b'").await;
+    assert_eq!(seen("a", "three", "beat=1").await, "one beat=3, three beat=1");
+    assert_eq!(database.number("SELECT count(*) FROM order_closer_members").await, 2);
+}

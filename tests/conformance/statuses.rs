@@ -115,3 +115,23 @@ pub async fn a_null_status_is_not_unpaid(database: Database) {
     assert_eq!(close(&*store, &["1", "2"]).await, 1);
     assert_eq!(status_of(&database).await, map([("1", "NULL"), ("2", "4")]));
 }
+
+/// As some shops keep the id of a state: compared byte by byte, and shown as HEX() does.
+pub async fn statuses_of_bytes(database: Database) {
+    create_orders(&database, "bigint", "binary(4)", time_type(database.kind)).await;
+    orders_in(&database, &["0x00ab27ff", "0x00AB27FE", "'ab\\0\\0'", "NULL", "0x00ab27ff"]).await;
+    let [open_state, closed] = ["0x00AB27ff", "0x5c270022"];
+    let settings = settings(&database).set("orders.unpaid", vec![open_state, "0x61620000"]).set("orders.closed", closed);
+    let store = open(&settings).await;
+    assert_eq!(store.unpaid(), ["0x00ab27ff", "0x61620000"]);
+    assert_eq!(rehearse(&*store).await, Ok(()));
+    assert_eq!(overdue(&*store).await, ["1", "3", "5"]);
+    assert_eq!(store.count_overdue().await, Ok(3));
+    assert_eq!(verdict(&*store, "2").await, settled("0x00ab27fe"));
+    assert_eq!(verdict(&*store, "4").await, Verdict::Settled { status: None });
+    assert_eq!(close(&*store, &["1", "2", "3", "4"]).await, 2);
+    assert_eq!(closed_at_once(&*store, &["5"]).await, [""; 0]);
+    assert_eq!(verdict(&*store, "1").await, settled(closed));
+    let closed_rows = "SELECT count(*) FROM orders WHERE status = 0x5c270022";
+    assert_eq!(database.number(closed_rows).await, 2);
+}

@@ -3,7 +3,7 @@
 //! The service reaches its servers itself; the faults are on the daemon's way to them, or the daemon's own. `HISTORY_SEED`
 //! repeats a run's choices, `HISTORY_SECONDS` makes it longer.
 
-mod history;
+pub mod history;
 mod service;
 
 use std::{

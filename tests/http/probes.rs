@@ -36,6 +36,23 @@ async fn it_is_ready_while_its_database_can_be_written() {
     asked.daemon.stop().await;
 }
 
+/// Where there is no Redis on purpose, nothing is missed, and no gauge says so.
+#[tokio::test]
+async fn it_misses_no_redis_that_there_is_not() {
+    let shop = Shop::open(Kind::Postgres).await;
+    order_closer(&shop.settings().set("redis.url", "none"), &["migrate"]).await.expect_code(0);
+    let asked = Asked::with(shop.settings().set("redis.url", "none")).await;
+    let all = serde_json::json!({ "ready": true, "missing": [], "degraded": [] });
+    wait::until("it is ready, and nothing is wrong", async || {
+        let (status, text) = asked.get("/readyz").await;
+        status == StatusCode::OK && serde_json::from_str::<Value>(&text).unwrap() == all
+    })
+    .await;
+    asked.until_sample("order_closer_database_up", |up| up == 1.0).await;
+    assert_eq!(asked.samples().await.get("order_closer_subscribed"), None);
+    asked.daemon.stop().await;
+}
+
 #[tokio::test]
 async fn a_container_asks_by_a_command() {
     let redis = Redis::start();

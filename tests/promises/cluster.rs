@@ -41,7 +41,7 @@ async fn until_subscribed(cluster: &Cluster, after: &str) {
 /// Keys all over the cluster that are no orders' are heard, each once.
 async fn assert_heard(cluster: &Cluster, daemon: &Daemon, how: &str) {
     let before = ignored(daemon);
-    let soon = unix_millis(SystemTime::now()) + 500;
+    let soon = unix_millis(SystemTime::now()) + 2_000;
     let keys: Vec<(String, i64)> = (0..KEYS).map(|number| (format!("other_{}_{number}", how.replace(' ', "_")), soon)).collect();
     cluster.set_all_until(&keys).await;
     wait::until("each of them is heard", async || ignored(daemon) >= before + KEYS).await;

@@ -201,6 +201,12 @@ async fn delivered_by_cron(kind: Kind) {
     })
     .await;
     assert_told(&shop, &receiver).await;
+    for _ in 0..2 {
+        shop.reopen(7, -1_000).await;
+        order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    }
+    let both = order_closer(&settings, &["deliver"]).await.expect_code(0);
+    assert_eq!(both.stdout, "till: 2 delivered, 0 failed\n", "the later event goes out behind the earlier one");
 }
 
 /// What waits for a target that is no more is said, left where it is, and given up on request.

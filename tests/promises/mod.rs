@@ -19,6 +19,8 @@ mod dead_letters;
 mod ends;
 /// Notifications that get lost, come twice, or are forged.
 mod events;
+/// Another host of the database takes over, while orders fall due.
+mod failover;
 /// Whose fault a failure is: the order's, or the database's.
 mod faults;
 /// Thousands of notifications a second that name no order of ours.
@@ -31,6 +33,8 @@ mod isolated;
 mod locks;
 /// A database far away, or out of reach while connections stay open.
 mod network;
+/// No Redis at all.
+mod no_redis;
 /// What has been overdue for years.
 mod old_orders;
 /// Nothing closes for a while, because somebody has said so.
@@ -61,6 +65,8 @@ mod rules;
 mod sentinels;
 /// What systemd is told, and the units that it is given.
 mod service;
+/// A daemon that closes nothing, and says what it would have closed.
+mod shadow;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.

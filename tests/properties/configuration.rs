@@ -43,6 +43,22 @@ fn the_empty_file_is_all_defaults() {
     assert!(loaded.settings().iter().all(|setting| setting.source == "the default"), "{:#?}", loaded.settings());
 }
 
+/// Statuses of bytes are read in either case, and shown as the database is asked for them.
+#[test]
+fn bytes_of_a_status_have_two_digits_each() {
+    let loaded = load("[orders]\nunpaid = ['0x00AB', '0x00ab', 'x00ab', '0xyz']\nclosed = '0XCD'")
+        .unwrap_or_else(|(message, _)| panic!("{message}"));
+    let shown: Vec<String> = loaded.config.orders.unpaid.get().iter().map(config::Status::text).collect();
+    assert_eq!(shown, ["0x00ab", "x00ab", "0xyz"]);
+    assert_eq!(loaded.config.orders.closed.text(), "0xcd");
+    for (key, value) in [("orders.unpaid", "0xabc"), ("orders.closed", "0xabc")] {
+        let message = assert_wrong(&Settings::new().set(key, value), key);
+        assert!(message.contains("3 hex digits") && message.contains("even"), "{message}");
+    }
+    let message = assert_wrong(&Settings::new().set("orders.unpaid", vec!["new", "it's"]), "orders.unpaid");
+    assert!(message.contains("quotes"), "{message}");
+}
+
 #[test]
 fn every_setting_says_where_it_was_set() {
     let settings = Settings::new().set("sweep.every", "3s").set("orders.unpaid", vec![0, 9]);

@@ -16,15 +16,21 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) async fn take(database: &Database) -> Self {
-        let schema = if database.kind == Kind::Postgres { "current_schema()" } else { "database()" };
-        let columns = pairs(
-            database
-                .rows(&format!(
-                    "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = {schema}
-                     ORDER BY table_name, ordinal_position"
-                ))
-                .await,
-        );
+        let (schema, quote) = if database.kind == Kind::Postgres { ("current_schema()", '"') } else { ("database()", '`') };
+        let columns = database
+            .rows(&format!(
+                "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = {schema}
+                 ORDER BY table_name, ordinal_position"
+            ))
+            .await;
+        let mut tables: BTreeMap<String, (Vec<String>, Vec<String>)> = BTreeMap::new();
+        for row in columns {
+            let [Some(table), Some(column), Some(kind)] = <[_; 3]>::try_from(row).expect("three columns") else { continue };
+            let (columns, selected) = tables.entry(table).or_default();
+            let name = format!("{quote}{column}{quote}");
+            selected.push(if kind.ends_with("binary") { format!("LOWER(HEX({name}))") } else { name });
+            columns.push(column);
+        }
         let keys = pairs(
             database
                 .rows(&format!(
@@ -37,8 +43,8 @@ impl Snapshot {
                 .await,
         );
         let mut rows = BTreeMap::new();
-        for (table, columns) in columns {
-            for texts in database.rows(&format!("SELECT * FROM {table}")).await {
+        for (table, (columns, selected)) in tables {
+            for texts in database.rows(&format!("SELECT {} FROM {quote}{table}{quote}", selected.join(", "))).await {
                 let row: Row = columns.iter().cloned().zip(texts).collect();
                 let key: Vec<String> = keys[&table].iter().map(|column| row[column].clone().unwrap_or_default()).collect();
                 rows.insert((table.clone(), key.join("/")), row);

@@ -11,18 +11,19 @@ mod mall;
 mod mall_all;
 mod plain_mysql;
 mod plain_postgres;
+mod recorded;
 mod saleor;
 mod spree;
 mod woocommerce;
 mod yudao;
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use changes::Snapshot;
 use order_closer::config::{self, Config};
 use serde_json::Value;
 
-use crate::support::{Daemon, Database, OneShot, Redis, Settings, wait};
+use crate::support::{Daemon, Database, Kind, OneShot, Redis, Settings, wait};
 
 /// An example, and a database with its system's tables.
 struct Example {
@@ -31,6 +32,8 @@ struct Example {
     /// SQL for the time that it is, as the shop's tables have it.
     clock: &'static str,
     database: Database,
+    /// The database for a user who has the rights of the example's head, and no others.
+    url: String,
     redis: Redis,
 }
 
@@ -38,18 +41,28 @@ impl Example {
     /// Creates the tables, and the indexes that the example's head asks for.
     async fn open(name: &'static str, database: Database, clock: &'static str, schema: &str) -> Self {
         database.execute(schema).await;
-        let example = Self { name, clock, database, redis: Redis::options().with_notifications().config("appendonly yes").start() };
+        let url = database.url.clone();
+        let mut example =
+            Self { name, clock, database, url, redis: Redis::options().with_notifications().config("appendonly yes").start() };
         for prefix in example.settings().of_each_rule().into_iter().map(|rule| String::from(rule.redis.key_prefix)) {
             let is_named = prefix == "none" || example.text().contains(&format!("# Keys: SET {prefix}<"));
             assert!(is_named, "the head names keys as they are expected: {prefix}");
         }
-        assert_eq!(example.check().await, ["sweep index"], "the system's own tables lack that index alone");
+        if !example.name.starts_with("plain") {
+            for table in example.signs() {
+                assert_eq!(example.database.rows(&format!("SELECT 1 FROM {table} WHERE 1 = 0")).await.len(), 0, "{table} tells the shop");
+            }
+        }
+        // Of a table with several versions of an order the head says that no index is to make their id unique.
+        let missing: &[&str] = if example.text().contains("no unique index on id") { &["id index"] } else { &[] };
+        assert_eq!(example.check().await, [missing, &["sweep index"]].concat(), "the system's own tables lack that index alone");
         let indexes = example.indexes();
         assert!(!indexes.is_empty(), "the head has the statement that creates the missing index");
         for index in indexes {
             example.database.execute(&index).await;
         }
-        assert_eq!(example.check().await, [] as [&str; 0]);
+        example.url = example.url_with_rights().await;
+        assert_eq!(example.check().await, missing);
         example
     }
 
@@ -65,28 +78,58 @@ impl Example {
         config::load(Some(&self.file())).unwrap_or_else(|error| panic!("{error}")).config
     }
 
-    /// The `CREATE INDEX` statements in the comments of the file.
-    fn indexes(&self) -> Vec<String> {
+    /// The tables by which the head says that the shop is to be known, quoted.
+    fn signs(&self) -> Vec<String> {
+        let quote = if self.database.kind == Kind::Postgres { '"' } else { '`' };
+        let text = self.text();
+        let tables = text.lines().find_map(|line| line.strip_prefix("# Tables that tell this shop: ")).expect("the head names them");
+        tables.split(", ").map(|table| format!("{quote}{table}{quote}")).collect()
+    }
+
+    /// The statements in the comments of the file that begin so.
+    fn statements(&self, beginning: &str) -> Vec<String> {
         let comments: String = self.text().lines().filter_map(|line| line.strip_prefix('#')).map(|line| format!("{line}\n")).collect();
-        let statements = comments.split("CREATE INDEX").skip(1);
+        let statements = comments.split(beginning).skip(1);
+        statements.filter_map(|rest| Some(format!("{beginning}{}", rest.split_once(';')?.0))).collect()
+    }
+
+    fn indexes(&self) -> Vec<String> {
         // Outside a transaction alone could an index be made concurrently, and nobody else is here.
-        statements.filter_map(|rest| Some(format!("CREATE INDEX{}", rest.split_once(';')?.0.replace("CONCURRENTLY ", "")))).collect()
+        self.statements("CREATE INDEX").into_iter().map(|statement| statement.replace("CONCURRENTLY ", "")).collect()
+    }
+
+    /// Makes a user, grants it what the head of the example has, and returns the database's URL for it.
+    async fn url_with_rights(&self) -> String {
+        let grants = self.statements("  GRANT ");
+        assert!(!grants.is_empty(), "the head has no GRANTs; for a user without rights `order-closer check` prints them");
+        // The servers are shared, and so are their users.
+        let user: String = self.database.url.rsplit('/').next().expect("a name").replace("test_", "shop_").chars().take(30).collect();
+        let (create, owner) = match self.database.kind {
+            Kind::Postgres => (format!("CREATE ROLE {user} LOGIN PASSWORD 'a-password'"), "postgres@"),
+            Kind::MariaDb => (format!("CREATE USER {user}@'%' IDENTIFIED BY 'a-password'"), "root@"),
+            Kind::Sqlite => return self.database.url.clone(),
+        };
+        self.database.execute(&create).await;
+        for grant in grants {
+            self.database.execute(&grant.replace("TO order_closer", &format!("TO {user}"))).await;
+        }
+        self.database.url.replace(owner, &format!("{user}:a-password@"))
     }
 
     /// The shipped file, told where the servers are.
     fn command(&self, arguments: &[&str]) -> OneShot {
         let file = self.file().display().to_string();
         OneShot::new(&[&["--config", &file], arguments].concat())
-            .env("ORDER_CLOSER_DATABASE__URL", &self.database.url)
+            .env("ORDER_CLOSER_DATABASE__URL", &self.url)
             .env("ORDER_CLOSER_REDIS__URL", &self.redis.url())
     }
 
-    /// What `check` finds that is not as it should be; anything that keeps orders from closing fails.
+    /// What `check` finds that is not as it should be, sorted; anything that keeps orders from closing fails.
     async fn check(&self) -> Vec<String> {
         let report = self.command(&["check", "--json"]).run().await.expect_code(0).json();
         let findings = report["findings"].as_array().expect("a list of findings");
         let wrong = findings.iter().filter(|finding| finding["mark"] != "ok");
-        let names: HashSet<String> = wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect();
+        let names: BTreeSet<String> = wrong.map(|finding| finding["name"].as_str().expect("a text").to_owned()).collect();
         names.into_iter().collect()
     }
 
@@ -110,7 +153,7 @@ impl Example {
     async fn close(&self, left: &str) -> Vec<String> {
         let settings = Settings::new()
             .add(&self.text())
-            .set("database.url", self.database.url.as_str())
+            .set("database.url", self.url.as_str())
             .set("redis.url", self.redis.url())
             .set("log.format", "json");
         self.changed(async |database| {

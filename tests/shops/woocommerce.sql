@@ -94,15 +94,38 @@ CREATE TABLE wp_wc_reserved_stock (
 CREATE TABLE wp_wc_product_meta_lookup (
   product_id bigint(20) NOT NULL,
   sku varchar(100) NULL default '',
+  global_unique_id varchar(100) NULL default '',
+  `virtual` tinyint(1) NULL default 0,
+  downloadable tinyint(1) NULL default 0,
   min_price decimal(19,4) NULL default NULL,
   max_price decimal(19,4) NULL default NULL,
   onsale tinyint(1) NULL default 0,
   stock_quantity double NULL default NULL,
   stock_status varchar(100) NULL default 'instock',
+  rating_count bigint(20) NULL default 0,
+  average_rating decimal(3,2) NULL default 0.00,
   total_sales bigint(20) NULL default 0,
+  tax_status varchar(100) NULL default 'taxable',
+  tax_class varchar(100) NULL default '',
   PRIMARY KEY (product_id),
+  KEY `virtual` (`virtual`),
+  KEY downloadable (downloadable),
   KEY stock_status (stock_status),
-  KEY stock_quantity (stock_quantity)
+  KEY stock_quantity (stock_quantity),
+  KEY onsale (onsale),
+  KEY min_max_price (min_price, max_price),
+  KEY sku (sku(50))
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
+
+CREATE TABLE wp_wc_product_attributes_lookup (
+  product_id bigint(20) NOT NULL,
+  product_or_parent_id bigint(20) NOT NULL,
+  taxonomy varchar(32) NOT NULL,
+  term_id bigint(20) NOT NULL,
+  is_variation_attribute tinyint(1) NOT NULL,
+  in_stock tinyint(1) NOT NULL,
+  INDEX is_variation_attribute_term_id (is_variation_attribute, term_id),
+  PRIMARY KEY (product_or_parent_id, term_id, product_id, taxonomy)
 ) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
 
 CREATE TABLE wp_wc_order_stats (
@@ -129,15 +152,60 @@ CREATE TABLE wp_posts (
   post_author bigint(20) unsigned NOT NULL default '0',
   post_date datetime NOT NULL default '0000-00-00 00:00:00',
   post_date_gmt datetime NOT NULL default '0000-00-00 00:00:00',
+  post_content longtext NOT NULL,
   post_title text NOT NULL,
+  post_excerpt text NOT NULL,
   post_status varchar(20) NOT NULL default 'publish',
+  comment_status varchar(20) NOT NULL default 'open',
+  ping_status varchar(20) NOT NULL default 'open',
+  post_password varchar(255) NOT NULL default '',
+  post_name varchar(200) NOT NULL default '',
+  to_ping text NOT NULL,
+  pinged text NOT NULL,
   post_modified datetime NOT NULL default '0000-00-00 00:00:00',
   post_modified_gmt datetime NOT NULL default '0000-00-00 00:00:00',
+  post_content_filtered longtext NOT NULL,
   post_parent bigint(20) unsigned NOT NULL default '0',
+  guid varchar(255) NOT NULL default '',
+  menu_order int(11) NOT NULL default '0',
   post_type varchar(20) NOT NULL default 'post',
+  post_mime_type varchar(100) NOT NULL default '',
+  comment_count bigint(20) NOT NULL default '0',
   PRIMARY KEY (ID),
+  KEY post_name (post_name(191)),
   KEY type_status_date (post_type, post_status, post_date, ID),
-  KEY post_parent (post_parent)
+  KEY post_parent (post_parent),
+  KEY post_author (post_author)
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
+
+CREATE TABLE wp_terms (
+  term_id bigint(20) unsigned NOT NULL auto_increment,
+  name varchar(200) NOT NULL default '',
+  slug varchar(200) NOT NULL default '',
+  term_group bigint(10) NOT NULL default 0,
+  PRIMARY KEY (term_id),
+  KEY slug (slug(191)),
+  KEY name (name(191))
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
+
+CREATE TABLE wp_term_taxonomy (
+  term_taxonomy_id bigint(20) unsigned NOT NULL auto_increment,
+  term_id bigint(20) unsigned NOT NULL default 0,
+  taxonomy varchar(32) NOT NULL default '',
+  description longtext NOT NULL,
+  parent bigint(20) unsigned NOT NULL default 0,
+  count bigint(20) NOT NULL default 0,
+  PRIMARY KEY (term_taxonomy_id),
+  UNIQUE KEY term_id_taxonomy (term_id, taxonomy),
+  KEY taxonomy (taxonomy)
+) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
+
+CREATE TABLE wp_term_relationships (
+  object_id bigint(20) unsigned NOT NULL default 0,
+  term_taxonomy_id bigint(20) unsigned NOT NULL default 0,
+  term_order int(11) NOT NULL default 0,
+  PRIMARY KEY (object_id, term_taxonomy_id),
+  KEY term_taxonomy_id (term_taxonomy_id)
 ) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
 
 CREATE TABLE wp_postmeta (
@@ -167,7 +235,12 @@ CREATE TABLE wp_comments (
   comment_parent bigint(20) unsigned NOT NULL default '0',
   user_id bigint(20) unsigned NOT NULL default '0',
   PRIMARY KEY (comment_ID),
-  KEY comment_post_ID (comment_post_ID)
+  KEY comment_post_ID (comment_post_ID),
+  KEY comment_approved_date_gmt (comment_approved, comment_date_gmt),
+  KEY comment_date_gmt (comment_date_gmt),
+  KEY comment_parent (comment_parent),
+  KEY comment_author_email (comment_author_email(10)),
+  KEY woo_idx_comment_type (comment_type)
 ) DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_unicode_520_ci;
 
 CREATE TABLE wp_options (

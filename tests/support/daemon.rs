@@ -38,13 +38,13 @@ impl Daemon {
         Self::started(settings, |_| {})
     }
 
-    /// The same after a change of the command: another working directory, other environment variables.
+    /// The same after a change of the command: another working directory, other environment variables, options, a file for its output.
     #[must_use]
     pub fn started(settings: &Settings, change: impl FnOnce(&mut Command)) -> Self {
         let folder = process::folder();
         let mut command = command(settings, folder.path(), &["run"]);
-        change(&mut command);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
+        change(&mut command);
         let process = Process::spawn("the daemon", command);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let stderr = process.with(|child| child.stderr.take()).expect("standard error is a pipe");

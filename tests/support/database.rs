@@ -113,6 +113,23 @@ impl Database {
         Self { kind: Kind::MariaDb, url, transactions: pool.clone(), pool, name: None, _file: None }
     }
 
+    /// The one of this name that is on this server already.
+    pub fn existing(url: &str) -> Self {
+        let (kind, pool) = if url.starts_with("postgres") {
+            (Kind::Postgres, Pool::Postgres(PgPoolOptions::new().max_connections(20).connect_lazy(url).expect("a good URL")))
+        } else {
+            (Kind::MariaDb, Pool::MariaDb(mysql_pool(url)))
+        };
+        Self { kind, url: url.into(), transactions: pool.clone(), pool, name: None, _file: None }
+    }
+
+    /// The same database by connections of its own, where there is a server.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        assert_ne!(self.kind, Kind::Sqlite, "a file has no server");
+        Self::existing(&self.url)
+    }
+
     fn dropped_later(mut self) -> Self {
         self.name = self.url.rsplit('/').next().map(str::to_owned);
         self

@@ -20,7 +20,8 @@ pub struct OneShot {
     folder: TempDir,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
-    terminal: bool,
+    /// How many columns its terminal has, if there is one.
+    terminal: Option<u16>,
     shell: Option<String>,
 }
 
@@ -29,7 +30,7 @@ impl OneShot {
     #[must_use]
     pub fn new(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(OsString::from).collect();
-        Self { folder: process::folder(), arguments, environment: Vec::new(), terminal: false, shell: None }
+        Self { folder: process::folder(), arguments, environment: Vec::new(), terminal: None, shell: None }
     }
 
     /// One with these settings in a configuration file.
@@ -70,7 +71,14 @@ impl OneShot {
     /// Gives it a terminal, whose output is the result's `stdout`: results, logs and progress alike.
     #[must_use]
     pub fn on_terminal(mut self) -> Self {
-        self.terminal = true;
+        self.terminal = Some(120);
+        self
+    }
+
+    /// The same with one of 80 columns.
+    #[must_use]
+    pub fn on_narrow_terminal(mut self) -> Self {
+        self.terminal = Some(80);
         self
     }
 
@@ -96,8 +104,8 @@ impl OneShot {
 
     /// The command that would be run, for whoever wants to speak with it.
     pub fn command(&self) -> tokio::process::Command {
-        let mut command = if self.terminal {
-            let line = format!("stty cols 120 rows 40; exec '{PROGRAM}' {}", self.words());
+        let mut command = if let Some(columns) = self.terminal {
+            let line = format!("stty cols {columns} rows 40; exec '{PROGRAM}' {}", self.words());
             let mut command = process::mortal("script");
             command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
             command

@@ -8,8 +8,8 @@ use super::{ports, postgres, process, process::Process, wait};
 #[derive(Debug)]
 pub struct PgBouncer {
     port: u16,
-    _process: Process,
-    _folder: tempfile::TempDir,
+    process: Process,
+    folder: tempfile::TempDir,
 }
 
 impl PgBouncer {
@@ -35,7 +35,15 @@ impl PgBouncer {
             })?;
             Ok((own, process))
         });
-        Self { port, _process: process, _folder: folder }
+        Self { port, process, folder }
+    }
+
+    /// Leads new sessions to the server on another port; those that there are stay where they are.
+    pub fn lead_to(&self, before: u16, now: u16) {
+        let file = self.folder.path().join("pgbouncer.ini");
+        let text = process::read(&file).replace(&format!("port={before} "), &format!("port={now} "));
+        std::fs::write(&file, text).expect("a file can be written");
+        self.process.signal(nix::sys::signal::Signal::SIGHUP);
     }
 
     /// The URL of one of the server's databases.

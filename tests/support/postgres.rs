@@ -104,6 +104,34 @@ impl Postgres {
         Self { options, home, port, process, _folder: folder }
     }
 
+    /// A hot standby of this server, which streams from it.
+    #[must_use]
+    pub fn standby(&self) -> Self {
+        let folder = process::folder();
+        let home = folder.path().to_owned();
+        give_away(&home);
+        let mut backup = process::mortal_as(user_name().as_deref(), process::find_server(PROGRAMS, &["pg_basebackup"]));
+        backup.current_dir(&home).arg("-D").arg(home.join("data"));
+        backup.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-c", "fast", "-X", "stream", "-R", "--no-sync"]);
+        process::run("pg_basebackup", backup);
+        let options = self.options.clone();
+        let (process, port) = ports::with_free("postgres", |port| Ok((launch(&options, &home, port)?, port)));
+        Self { options, home, port, process, _folder: Some(folder) }
+    }
+
+    /// Ends it as its operator would; whatever was committed has been sent to its standby before.
+    pub fn end(&self) {
+        self.process.signal(Signal::SIGINT);
+        wait::blocking("postgres ends", || Ok(self.process.ended().is_some())).expect("it ends");
+    }
+
+    /// Starts it again on the same port, as a standby that follows nobody.
+    pub fn start_as_standby(&mut self) {
+        fs::write(self.home.join("data/standby.signal"), "").expect("a file can be written");
+        give_away(&self.home.join("data/standby.signal"));
+        self.start_again();
+    }
+
     /// The URL of a database; `postgres` is always there.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
@@ -224,7 +252,7 @@ fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> 
             // Line 1 is the server's process, line 8 its state; a killed server's file may still be there.
             let file = process::read(&data.join("postmaster.pid"));
             let lines: Vec<&str> = file.lines().map(str::trim).collect();
-            Ok(lines.first() == Some(&pid.as_str()) && lines.get(7) == Some(&"ready"))
+            Ok(lines.first() == Some(&pid.as_str()) && lines.get(7).is_some_and(|state| ["ready", "standby"].contains(state)))
         }
     })?;
     Ok(process)

@@ -127,7 +127,7 @@ impl Shop {
     }
 
     /// Milliseconds since 1970 of a column, as SQL.
-    fn unix_millis(&self, column: &str) -> String {
+    pub fn unix_millis(&self, column: &str) -> String {
         match self.database.kind {
             Kind::Postgres => format!("floor(extract(epoch FROM {column}) * 1000)::bigint"),
             Kind::MariaDb => format!("FLOOR(UNIX_TIMESTAMP({column}) * 1000)"),
@@ -278,6 +278,20 @@ impl Shop {
     pub async fn overdue(&self) -> i64 {
         let now = self.moment(0);
         self.database.number(&format!("SELECT count(*) FROM orders WHERE status = {UNPAID} AND expires_at <= {now}")).await
+    }
+
+    /// The database's clock, in milliseconds since 1970.
+    pub async fn clock(&self) -> i64 {
+        let now = self.unix_millis(&format!("({})", self.moment(0)));
+        self.database.number(&format!("SELECT {now}")).await
+    }
+
+    /// When the last order was closed, by that clock, of those that were closed more than so many milliseconds after their
+    /// deadlines.
+    pub async fn last_late_closure(&self, millis: i64) -> Option<i64> {
+        let (closed_at, expires_at) = (self.unix_millis("closed_at"), self.unix_millis("expires_at"));
+        let text = self.database.text(&format!("SELECT max({closed_at}) FROM orders WHERE {closed_at} - {expires_at} > {millis}")).await;
+        text.map(|text| text.parse().expect("a number"))
     }
 
     /// Waits until every order with a deadline is paid or closed, deadlines in the future included.

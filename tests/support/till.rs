@@ -138,7 +138,12 @@ impl Till {
 
     /// Its settings; `more` are further ones.
     pub fn settings(&self, more: &str) -> String {
-        format!("[close.ask]\nurl = 'http://127.0.0.1:{}/ask'\nsecrets = ['{}']\n{more}\n", self.port, SECRETS[0])
+        format!("[close.ask]\nurl = '{}'\nsecrets = ['{}']\n{more}\n", self.url(), SECRETS[0])
+    }
+
+    /// Where it is asked.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/ask", self.port)
     }
 
     /// What it does with requests from now on.
@@ -177,6 +182,16 @@ impl Till {
         let mut shared = self.lock();
         let (paid, expired) = shared.provider.as_mut().expect("a provider");
         !expired.contains(&order) && paid.insert(order)
+    }
+
+    /// The customer has been given more time, and with it a session of his own at the provider; not where he has paid in the old one.
+    pub fn renew(&self, order: i64) {
+        self.lock().provider.as_mut().expect("a provider").1.remove(&order);
+    }
+
+    /// Whether an order was paid at the provider.
+    pub fn has_paid(&self, order: i64) -> bool {
+        self.lock().provider.as_ref().expect("a provider").0.contains(&order)
     }
 
     /// The orders that were paid at the provider.
@@ -236,8 +251,8 @@ async fn answer(State(till): State<Till>, request: Request) -> Response<Body> {
             Some(false) => Manner::Status(500),
             None => shared.manner.clone(),
         };
-        if let Some((paid, expired)) = shared.provider.take() {
-            let expired: BTreeSet<i64> = expired.into_iter().chain(orders.iter().copied().filter(|order| !paid.contains(order))).collect();
+        if let Some((paid, mut expired)) = shared.provider.take() {
+            expired.extend(orders.iter().copied().filter(|order| !paid.contains(order)));
             shared.answers.extend(orders.iter().map(|order| (*order, json!(if paid.contains(order) { "paid" } else { "close" }))));
             shared.provider = Some((paid, expired));
         }

@@ -3,7 +3,7 @@
 use crate::{
     cli::check::{Examination, Finding, deadlines, events, host_micros},
     config::{Config, Status},
-    store::{self, Catalogue, Census, Claim, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
+    store::{self, Catalogue, Census, Claim, HostSeen, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
     trigger::claimed_twice,
 };
 
@@ -62,6 +62,9 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
         NAME,
         format!("{} at {}, answers in {:.1} ms", catalogue.product, config.database.url, asked.as_secs_f64() * 2000.0),
     ));
+    for finding in hosts(&store.look_at_hosts().await) {
+        examination.add(finding);
+    }
     examination.add(mapping(config, &catalogue));
     if catalogue.row_security {
         examination.add(Finding::warn(
@@ -125,6 +128,29 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
     }
     store.close().await;
     examination
+}
+
+/// The hosts, where the URL names several: the one in use, those that could take its place, and those that could not.
+fn hosts(hosts: &[HostSeen]) -> Vec<Finding> {
+    const NAME: &str = "host";
+    let told = |host: &HostSeen| format!("{}: {}{}", host.place, host.standing, if host.in_use { "; in use" } else { "" });
+    let mut findings: Vec<Finding> = hosts
+        .iter()
+        .map(|host| match host.answers {
+            true => Finding::ok(NAME, told(host)),
+            false => Finding::warn(NAME, told(host), "start it, or take it out of database.url; while it is away it can't take over"),
+        })
+        .collect();
+    let primaries: Vec<&str> = hosts.iter().filter(|host| host.takes_writes).map(|host| host.place.as_str()).collect();
+    if primaries.len() > 1 {
+        findings.push(Finding::warn(
+            NAME,
+            format!("{} take writes, all of them; orders are closed on one alone", primaries.join(" and ")),
+            "stop all but one, or make them standbys (MySQL and MariaDB: SET GLOBAL read_only = 1); only several writers of one cluster \
+             (Galera, group replication) may be so",
+        ));
+    }
+    findings
 }
 
 /// Where several rules share a table: what two of them take, and what none of them takes.

@@ -139,7 +139,12 @@ async fn written_in(config: &Config, store: &dyn Store, difference: &Difference)
         Some(zone) => zone.to_string(),
         None => store.catalogue().await.ok()?.time_zone,
     };
-    let minutes = offset(&read_in)? - apart;
+    zone_apart(&read_in, apart)
+}
+
+/// The offset that lies so many minutes west of the zone in which times are read, by its name.
+pub(in crate::cli) fn zone_apart(read_in: &str, apart: i64) -> Option<String> {
+    let minutes = offset(read_in)? - apart;
     let sign = if minutes < 0 { '-' } else { '+' };
     Some(format!("{sign}{:02}:{:02}", minutes.abs() / 60, minutes.abs() % 60))
 }
@@ -187,7 +192,7 @@ async fn elsewhere(config: &Config, commands: &Commands, rows: &[Row]) -> String
 }
 
 /// A number's own digits are no prefix of it.
-fn is_prefix(text: &str) -> bool {
+pub(in crate::cli) fn is_prefix(text: &str) -> bool {
     text.ends_with(|last: char| !last.is_alphanumeric())
 }
 

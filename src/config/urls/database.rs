@@ -1,11 +1,12 @@
 //! The database's URL.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use url::Url;
+use url::{Position, Url};
 
-use super::{is_shown, only, parsed, redacted};
+use super::{hosts, is_shown, only, parsed, redacted};
 use crate::config::Secret;
 
 /// Refuses a mode of TLS that there is not.
@@ -61,7 +62,7 @@ const MYSQL: &[&str] = &[
 ];
 
 /// The database's URL; its scheme chooses the dialect.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum DatabaseUrl {
     /// `postgres://` or `postgresql://`.
@@ -80,6 +81,43 @@ impl DatabaseUrl {
             Self::Postgres(url) | Self::MySql(url) => url.reveal(),
             Self::Sqlite(url) => url,
         }
+    }
+
+    /// A URL for each host that this one names, in their order, as the drivers know them.
+    #[must_use]
+    pub fn each_host(&self) -> Vec<Self> {
+        let each = |url: &Secret| hosts::split(url.reveal()).map_or_else(|_| vec![url.reveal().to_owned()], |hosts| hosts.each);
+        match self {
+            Self::Postgres(url) => each(url).into_iter().map(|one| Self::Postgres(one.into())).collect(),
+            Self::MySql(url) => each(url).into_iter().map(|one| Self::MySql(one.into())).collect(),
+            Self::Sqlite(_) => vec![self.clone()],
+        }
+    }
+
+    /// How long one host is waited for, if the URL says so.
+    #[must_use]
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Postgres(url) | Self::MySql(url) => hosts::split(url.reveal()).ok()?.connect_timeout,
+            Self::Sqlite(_) => None,
+        }
+    }
+
+    /// Where the server of a URL of one host is, such as `db1:5432`, without any login.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let (Self::Postgres(url) | Self::MySql(url)) = self else { return self.to_string() };
+        let Ok(url) = Url::parse(url.reveal()) else { return "(not a URL)".into() };
+        let place = &url[Position::BeforeHost..Position::AfterPort];
+        let socket = url.query_pairs().find(|(name, _)| name == "host" || name == "hostaddr" || name == "socket");
+        socket.map_or_else(|| place.to_owned(), |(_, host)| host.into_owned())
+    }
+
+    /// The name of the database in the URL.
+    #[must_use]
+    pub fn database(&self) -> Option<String> {
+        let name = Url::parse(self.each_host().first()?.secret()).ok()?.path().trim_start_matches('/').to_owned();
+        (!name.is_empty()).then_some(name)
     }
 
     /// The URL as the first edition showed it, by which its daemons are known.
@@ -118,9 +156,11 @@ impl TryFrom<String> for DatabaseUrl {
         if !url.secret()[scheme.len()..].starts_with("://") {
             return Err(wrong("two slashes are missing"));
         }
-        let parsed = parsed(url.secret()).map_err(|what| wrong(&what))?;
-        no_zone(parameters, &parsed)?;
-        only(parameters, &parsed).and_then(|()| tls_mode(&parsed)).map_err(|what| wrong(&what))?;
+        for one in hosts::split(url.secret()).map_err(|what| wrong(&what))?.each {
+            let parsed = parsed(&one).map_err(|what| wrong(&what))?;
+            no_zone(parameters, &parsed)?;
+            only(parameters, &parsed).and_then(|()| tls_mode(&parsed)).map_err(|what| wrong(&what))?;
+        }
         Ok(url)
     }
 }
@@ -181,7 +221,16 @@ impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(url) => f.write_str(url),
-            Self::Postgres(url) | Self::MySql(url) => f.write_str(&redacted(url.reveal(), is_shown)),
+            Self::Postgres(url) | Self::MySql(url) => match self.each_host().as_slice() {
+                [] | [_] => f.write_str(&redacted(url.reveal(), is_shown)),
+                several @ [first, ..] => {
+                    let places: Vec<String> = several.iter().map(Self::place).collect();
+                    match Url::parse(&redacted(first.secret(), is_shown)) {
+                        Ok(shown) => write!(f, "{}{}{}", &shown[..Position::BeforeHost], places.join(","), &shown[Position::AfterPort..]),
+                        Err(_) => f.write_str(&places.join(",")),
+                    }
+                }
+            },
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Position, Url};
 
@@ -33,6 +34,8 @@ pub enum RedisAddress {
         /// Whether TLS is spoken.
         tls: bool,
     },
+    /// Not at all: there is none.
+    Nowhere,
 }
 
 /// Sentinels, and which of the services that they watch is meant.
@@ -66,8 +69,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The URL of a Redis.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The URL of a Redis, or `none`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedisUrl {
     /// Where it is.
@@ -79,6 +82,14 @@ pub struct RedisUrl {
     /// The database number in which keys are written and touched.
     pub database: u8,
     redacted: String,
+}
+
+impl RedisUrl {
+    /// Whether there is no Redis: orders close by their rows alone.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.address == RedisAddress::Nowhere
+    }
 }
 
 impl Default for RedisUrl {
@@ -100,7 +111,7 @@ impl RedisUrl {
         match &self.address {
             RedisAddress::Tcp { tls, .. } | RedisAddress::Cluster { tls, .. } => *tls,
             RedisAddress::Sentinels(sentinels) => sentinels.tls,
-            RedisAddress::Unix(_) => false,
+            RedisAddress::Unix(_) | RedisAddress::Nowhere => false,
         }
     }
 
@@ -127,6 +138,9 @@ impl TryFrom<String> for RedisUrl {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self { address: RedisAddress::Nowhere, username: None, password: None, database: 0, redacted: text });
+        }
         let wrong = |what: String| {
             format!(
                 "this Redis URL can't be read: {what}; write redis://user:password@host:6379/0, with special characters percent-encoded"
@@ -198,7 +212,9 @@ impl TryFrom<String> for RedisUrl {
                 }
                 RedisAddress::Unix(decoded(url.path())?.into())
             }
-            _ => return Err("a Redis URL begins with redis://, rediss://, redis-cluster://, redis-sentinel:// or redis+unix://".into()),
+            _ => {
+                return Err("a Redis URL begins with redis://, rediss://, redis-cluster://, redis-sentinel:// or redis+unix://; where there is no Redis, it is \"none\"".into());
+            }
         };
         let database = match database {
             None => 0,

@@ -259,21 +259,26 @@ impl Sampler {
         let troubles = commands.troubles();
         let trouble = troubles.iter().next().map(|(what, error)| format!("{what}: {error}"));
         let hearing = subscribed.borrow().clone();
-        let parts =
+        let of_all =
             if hearing.primaries() > 1 { format!("{} of {} primaries", hearing.subscribed(), hearing.primaries()) } else { String::new() };
+        let is_absent = commands.is_absent();
         let server = commands.server().map_or_else(|| redis.clone(), |server| format!("{server} at {redis}"));
-        vec![
+        let mut parts = vec![
             match (outage.lasts(), halted) {
                 (false, None) => part("database", true, "works", database.clone()),
                 (false, Some(reason)) => part("database", false, "stopped", reason),
                 (true, _) => part("database", false, "away", database.clone()),
             },
             match trouble {
+                None if is_absent => part("Redis", true, "none", "orders close by their rows alone".into()),
                 None => part("Redis", true, "works", server),
                 Some(trouble) => part("Redis", false, "in trouble", trouble),
             },
-            part("notifications", hearing.all(), if hearing.any() { "subscribed" } else { "none" }, parts),
-        ]
+        ];
+        if !is_absent {
+            parts.push(part("notifications", hearing.all(), if hearing.any() { "subscribed" } else { "none" }, of_all));
+        }
+        parts
     }
 }
 

@@ -40,6 +40,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis did not answer within `limit`.
     pub async fn touch(&self, keys: Vec<String>, limit: Duration) -> Result<u64> {
+        self.may_write()?;
         let needs = self.on_orders("+exists");
         let supervisor = match &*self.servers {
             Servers::One(supervisor) => supervisor,
@@ -108,6 +109,7 @@ impl Commands {
             pipeline.set::<(), _, _>(key, value, Some(expiration.clone()), None, false).await?;
             last(pipeline).await
         };
+        self.may_write()?;
         self.run_on(key, &self.on_orders("+set"), set).await
     }
 
@@ -126,6 +128,7 @@ impl Commands {
             pipeline.custom::<(), _>(fred::cmd!("HGETALL"), vec![key]).await?;
             last(pipeline).await
         };
+        self.may_write()?;
         self.run_on(key, MEMBERS, exchange).await
     }
 
@@ -135,6 +138,7 @@ impl Commands {
     /// # Errors
     /// Says why one of them did not answer.
     pub async fn lives(&self, mark: &str, ttl: Duration) -> Result<Vec<Life>> {
+        self.may_write()?;
         match &*self.servers {
             Servers::One(supervisor) => Ok(vec![life(supervisor, mark.to_owned(), ttl).await?]),
             Servers::Cluster(cluster) => {
@@ -173,6 +177,7 @@ impl Commands {
             pipeline.custom::<(), _>(fred::cmd!("HDEL"), arguments.clone()).await?;
             last(pipeline).await
         };
+        self.may_write()?;
         self.run_on(key, MEMBERS, remove).await
     }
 
@@ -188,6 +193,7 @@ impl Commands {
             pipeline.xadd::<(), _, _, _, _>(key, false, ("MAXLEN", "~", longest, None), "*", fields.clone()).await?;
             last::<String>(pipeline).await.map(drop)
         };
+        self.may_write()?;
         self.run_on(key, &format!("+xadd ~{key}"), append).await
     }
 

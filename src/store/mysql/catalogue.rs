@@ -264,15 +264,20 @@ pub(super) fn status_column(column: &Column, name: &str) -> Result<(StatusKind, 
         "decimal" if column.scale == Some(0) => Ok(number()),
         "enum" => Ok(text(StatusKind::Enumeration(labels(&column.declared)))),
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => Ok(text(StatusKind::Text)),
+        "binary" | "varbinary" => {
+            let length = column.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+            let kind = StatusKind::Bytes { length, fixed: column.base == "binary" };
+            Ok((kind, format!("CONVERT(CONCAT('0x', LOWER(HEX({name}))) USING utf8mb4)")))
+        }
         _ => Err(Misfit(format!(
-            "orders.status: the column {} is {}; a status is a whole number, text or an ENUM",
+            "orders.status: the column {} is {}; a status is a whole number, text, an ENUM or bytes (BINARY, VARBINARY)",
             column.name, column.declared
         ))),
     }
 }
 
 /// The labels of `enum('a','b''c')`.
-fn labels(declared: &str) -> Vec<String> {
+pub(super) fn labels(declared: &str) -> Vec<String> {
     let inside = declared.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
     let mut labels = Vec::new();
     let mut rest = inside;

@@ -43,12 +43,19 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
         lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),
         unlock_migrations: Some(format!("DO RELEASE_LOCK({lock})")),
+        script: (format!("SET NAMES utf8mb4;\nDO GET_LOCK({lock}, 10);"), format!("DO RELEASE_LOCK({lock});")),
+        script_now: NOW,
+        user: Some(
+            "SELECT CONCAT(QUOTE(LEFT(CURRENT_USER(), CHAR_LENGTH(CURRENT_USER()) - CHAR_LENGTH(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)) - 1)), \
+             '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))",
+        ),
         migrations: &[
             include_str!("migrations/1.sql"),
             include_str!("migrations/2.sql"),
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
+            include_str!("migrations/6.sql"),
         ],
     }
 }

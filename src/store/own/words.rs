@@ -44,6 +44,12 @@ pub(crate) struct Words {
     /// Asks for the right to migrate, which one at a time has, and answers 1 if we have it; gives it back.
     pub(crate) lock_migrations: String,
     pub(crate) unlock_migrations: Option<String>,
+    /// How a script of the migrations begins and ends, for the database's own client.
+    pub(crate) script: (String, String),
+    /// The same moment as `now` in words that the oldest such client knows.
+    pub(crate) script_now: &'static str,
+    /// Asks for this user as GRANT names it, where there are rights.
+    pub(crate) user: Option<&'static str>,
     /// The migrations, the first of which leads to version 1.
     pub(crate) migrations: &'static [&'static str],
 }
@@ -71,6 +77,10 @@ impl Words {
 
     pub(crate) fn pauses(&self) -> String {
         format!("{}order_closer_pauses", self.schema)
+    }
+
+    pub(crate) fn members(&self) -> String {
+        format!("{}order_closer_members", self.schema)
     }
 
     pub(crate) fn migrations_table(&self) -> String {

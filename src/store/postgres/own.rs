@@ -31,12 +31,16 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         // The number is ours alone; the lock goes with the transaction.
         lock_migrations: "SELECT CAST(pg_try_advisory_xact_lock(7305805541961425520) AS int)::bigint".into(),
         unlock_migrations: None,
+        script: ("BEGIN;\nDO $$ BEGIN PERFORM pg_advisory_xact_lock(7305805541961425520); END $$;".into(), "COMMIT;".into()),
+        script_now: NOW,
+        user: Some("SELECT quote_ident(current_user)"),
         migrations: &[
             include_str!("migrations/1.sql"),
             include_str!("migrations/2.sql"),
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
+            include_str!("migrations/6.sql"),
         ],
     }
 }

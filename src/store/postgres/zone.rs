@@ -9,7 +9,7 @@ use std::{error::Error, time::Duration};
 use tokio_postgres::NoTls;
 
 use crate::{
-    config::{Database, TimeZone},
+    config::{Database, DatabaseUrl, TimeZone},
     store::{
         StoreError,
         zone::{JANUARY, JULY, ServersZone},
@@ -27,16 +27,16 @@ pub(super) enum SessionZone {
     Unknown(String),
 }
 
-/// The configured zone, or else the server's own.
+/// The configured zone, or else the own one of the server behind this URL.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the server can't be reached, so that waiting may help.
-pub(super) async fn session_zone(database: &Database) -> Result<SessionZone, StoreError> {
+pub(super) async fn session_zone(database: &Database, url: &DatabaseUrl) -> Result<SessionZone, StoreError> {
     if let Some(zone) = &database.time_zone {
         return Ok(SessionZone::Configured(zone.clone()));
     }
     let limit = database.timeout.get();
-    match tokio::time::timeout(limit, servers_zone(database.url.secret(), limit)).await {
+    match tokio::time::timeout(limit, servers_zone(url.secret(), limit)).await {
         Ok(zone) => zone,
         Err(_) => Err(StoreError::Unavailable("the server did not answer in time".into())),
     }

@@ -101,16 +101,20 @@ impl Statement<'_> {
     }
 
     fn read(&mut self) {
-        // Of each open parenthesis, whether FROM has another meaning in it, as in EXTRACT(YEAR FROM created).
+        // Of each open parenthesis, whether FROM and USING have another meaning in it, as in EXTRACT(YEAR FROM created) and
+        // CONVERT(note USING utf8mb4).
         let mut inside = Vec::new();
         for at in 0..self.tokens.len() {
             match &self.tokens[at] {
                 Token::Other('(') => {
-                    inside.push(self.follows(at, &["EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY"]));
+                    inside.push(self.follows(at, &["EXTRACT", "TRIM", "SUBSTRING", "POSITION", "OVERLAY", "CONVERT", "CHAR"]));
                 }
                 Token::Other(')') => drop(inside.pop()),
                 token if token.is("FROM") && !self.follows(at, &["DISTINCT"]) && inside.last() != Some(&true) => self.from(at),
-                token if token.is("JOIN") || (token.is("USING") && !self.follows(at, &["KEY"])) => self.list(at + 1, &[Right::Select]),
+                token if token.is("JOIN") => self.list(at + 1, &[Right::Select]),
+                token if token.is("USING") && !self.follows(at, &["KEY"]) && inside.last() != Some(&true) => {
+                    self.list(at + 1, &[Right::Select]);
+                }
                 token if token.is("INTO") => self.into(at),
                 token if token.is("UPDATE") => self.update(at),
                 token if token.is("RETURNING") => self.add_to_target(Right::Select),
@@ -122,8 +126,14 @@ impl Statement<'_> {
     fn from(&mut self, at: usize) {
         if self.follows(at, &["DELETE"]) {
             self.list(at + 1, &[Right::Select, Right::Delete]);
-        } else {
-            self.list(at + 1, &[Right::Select]);
+            return;
+        }
+        // DELETE i FROM order_items i JOIN ...
+        let deleted =
+            at.checked_sub(1).filter(|before| self.follows(*before, &["DELETE"])).and_then(|at| name(&self.tokens[at], self.reading));
+        for Mentioned { table, alias } in self.tables(at + 1) {
+            let is_deleted = deleted.as_ref().is_some_and(|deleted| alias.as_ref() == Some(deleted) || table.name == *deleted);
+            self.needs.push(Need::of(table, if is_deleted { &[Right::Select, Right::Delete] } else { &[Right::Select] }));
         }
     }
 
@@ -284,7 +294,10 @@ mod tests {
                 "order_items S, stock SU, stock S",
             ),
             ("UPDATE stock s, items i SET s.n = 1, i.m = IF(1, 2, 3) WHERE s.id = i.id", "stock SU, items SU"),
+            ("DELETE i FROM order_items i JOIN t ON t.n = CONVERT(i.n USING utf8mb4) WHERE i.id IN (:ids)", "order_items SD, t S"),
+            ("DELETE a FROM a JOIN (SELECT id FROM b) AS c ON c.id = a.id", "a SD, b S"),
             ("INSERT IGNORE INTO Log (`id`) VALUES (1) ON DUPLICATE KEY UPDATE id = 1", "Log I, Log U, Log S"),
+            ("UPDATE a SET n = CONVERT((SELECT m FROM b) USING utf8mb4), c = CHAR(77 USING ascii)", "a SU, b S"),
             ("REPLACE INTO a SELECT id FROM b WHERE note = 'it\\'s FROM c'", "a ID, b S"),
         ] {
             assert_eq!(found(sql, MYSQL), tables, "{sql}");

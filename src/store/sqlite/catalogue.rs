@@ -110,7 +110,9 @@ pub(super) fn status_kind(column: &Column, rule: &Rule) -> Result<StatusKind, Mi
             ))),
             None => Ok(StatusKind::Text),
         },
-        (Affinity::Text, _) | (Affinity::Blob, Status::Text(_)) => Ok(StatusKind::Text),
+        (Affinity::Text, _) | (Affinity::Blob | Affinity::Numeric, Status::Bytes(_)) | (Affinity::Blob, Status::Text(_)) => {
+            Ok(StatusKind::Text)
+        }
         // It makes 0.0 of 0.
         (Affinity::Real, _) => Err(Misfit(format!(
             "orders.status: the column {} is {}; a status is a whole number or text",

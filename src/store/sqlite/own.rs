@@ -30,12 +30,17 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         skip_locked: "",
         lock_migrations: "SELECT 1".into(),
         unlock_migrations: None,
+        // After an error sqlite3 would go on with the next statement, and commit.
+        script: (".bail on\nBEGIN IMMEDIATE;".into(), "COMMIT;".into()),
+        script_now: "CAST(strftime('%s', 'now') AS INTEGER) * 1000000",
+        user: None,
         migrations: &[
             include_str!("migrations/1.sql"),
             include_str!("migrations/2.sql"),
             include_str!("migrations/3.sql"),
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
+            include_str!("migrations/6.sql"),
         ],
     }
 }

@@ -82,7 +82,7 @@ impl FirstEdition {
 /// The name that the first edition gives to its group: the hash of a text as that edition's own parts were printed.
 fn group(config: &Config) -> String {
     let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
-    let Database { url, time_zone, timeout: _, connections: _ } = &config.database;
+    let Database { url, url_file: _, time_zone, timeout: _, connections: _ } = &config.database;
     let prefix = String::from(config.redis.key_prefix.clone());
     let text = url.in_first_edition();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));

@@ -1,0 +1,59 @@
+//! URLs that stand in files of their own, as systemd, Docker and Kubernetes hand over secrets.
+
+use std::path::{Path, PathBuf};
+
+use figment::{
+    Error, Figment, Metadata, Profile, Provider,
+    providers::Serialized,
+    value::{Dict, Map},
+};
+
+use super::{optional::NONE, secret};
+
+/// The settings that may stand in a file, which the same name with `_file` names.
+const URLS: [&str; 2] = ["redis.url", "database.url"];
+
+/// What such a file says, as a source of settings.
+struct UrlFile {
+    setting: &'static str,
+    path: PathBuf,
+    url: String,
+}
+
+impl Provider for UrlFile {
+    fn metadata(&self) -> Metadata {
+        Metadata::from("file", self.path.as_path())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, Error> {
+        Serialized::default(self.setting, &self.url).data()
+    }
+}
+
+/// Adds what stands in the files that are named.
+///
+/// # Errors
+/// Names the setting of the file, and says what is wrong with it; never what stands in the file.
+pub(super) fn read(mut set: Figment) -> Result<Figment, (String, String)> {
+    for setting in URLS {
+        let of_file = format!("{setting}_file");
+        // What is no text, or a URL itself, is refused with all other settings.
+        let Ok(path) = set.extract_inner::<String>(&of_file) else { continue };
+        if path == NONE || secret::is_a(&path).is_some() {
+            continue;
+        }
+        if set.find_value(setting).is_ok() {
+            return Err((of_file, format!("and {setting} are both set; one of them is enough")));
+        }
+        let url = content(Path::new(&path)).map_err(|what| (of_file, format!("can't be used: {path} {what}")))?;
+        set = set.merge(UrlFile { setting, path: path.into(), url });
+    }
+    Ok(set)
+}
+
+/// The text of a file without the line's end.
+fn content(path: &Path) -> Result<String, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("can't be read: {error}"))?;
+    let text = text.trim();
+    if text.is_empty() { Err("is empty".into()) } else { Ok(text.into()) }
+}

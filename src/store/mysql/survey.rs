@@ -1,0 +1,34 @@
+//! How MySQL and MariaDB are asked what they hold.
+
+use super::catalogue::labels;
+use crate::store::survey::{ColumnKind, SurveyWords};
+
+pub(super) const SURVEY: SurveyWords = SurveyWords {
+    begin: "START TRANSACTION READ ONLY",
+    // Of the URL's database; of all where it names none.
+    columns: "SELECT CASE WHEN t.table_schema = DATABASE() THEN '' ELSE CAST(t.table_schema AS CHAR) END, CAST(t.table_name AS CHAR),
+                CAST(t.table_comment AS CHAR), CAST(t.table_rows AS CHAR), CAST(c.column_name AS CHAR), CAST(c.column_type AS CHAR),
+                CAST(c.data_type AS CHAR), '', CAST(c.column_comment AS CHAR),
+                CASE c.column_key WHEN 'PRI' THEN 'primary' WHEN 'UNI' THEN 'unique' END
+         FROM information_schema.tables t
+              JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
+         WHERE t.table_schema = COALESCE(DATABASE(), t.table_schema) AND t.table_name NOT LIKE 'order\\_closer\\_%'
+         AND t.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+         ORDER BY t.table_schema, t.table_name, c.ordinal_position LIMIT 50000",
+    quote: '`',
+    text: "CHAR",
+    kind,
+};
+
+fn kind(base: &str, declared: &str, _: Vec<String>) -> ColumnKind {
+    match base {
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" => ColumnKind::Integer,
+        "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => ColumnKind::Text,
+        "enum" => ColumnKind::Enumeration(labels(declared)),
+        "uuid" => ColumnKind::Uuid,
+        "timestamp" => ColumnKind::Time { has_zone: true },
+        "datetime" | "date" => ColumnKind::Time { has_zone: false },
+        "bit" => ColumnKind::Boolean,
+        _ => ColumnKind::Other,
+    }
+}

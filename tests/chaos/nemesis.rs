@@ -1,0 +1,319 @@
+//! Whoever does the faults of the plan, each at its moment, and mends each: whatever a fault leaves behind is undone before the
+//! run ends.
+
+use std::time::{Duration, Instant};
+
+use tokio::task::block_in_place;
+
+use super::{
+    faults::{Far, Fault, Network, Receiver, What},
+    scene::{Scene, faketime, now},
+    shop,
+};
+use crate::support::{Daemon, Kind, Proxy, order_closer, proxy::Towards, receiver::Behaviour, redis::Keep, till::Manner};
+
+/// A fault as it happened, in milliseconds since 1970.
+#[derive(Debug, Clone)]
+pub struct Happened {
+    /// What.
+    pub what: What,
+    /// From then.
+    pub began: i64,
+    /// Until then, when it was mended.
+    pub ended: i64,
+}
+
+impl Happened {
+    /// Whether it had to do with the keys, or with whether daemons could read them.
+    pub fn concerns_keys(&self) -> bool {
+        matches!(
+            self.what,
+            What::Network(Far::Redis, ..)
+                | What::RedisFrozen
+                | What::RedisRestarted
+                | What::RedisRestartedEmpty
+                | What::RedisFlushed
+                | What::RedisFull
+                | What::RedisClientsKilled
+        )
+    }
+}
+
+/// The pause between two repetitions of what happens again and again.
+const AGAIN: Duration = Duration::from_millis(350);
+
+/// How long mending is tried.
+const MENDING: Duration = Duration::from_secs(60);
+
+/// Works through the faults; returns when and how they were.
+pub async fn work(scene: &Scene, faults: &[Fault]) -> Vec<Happened> {
+    let each = faults.iter().map(async |fault| {
+        scene.until(fault.at).await;
+        let began = now();
+        eprintln!("{:>8.1} s  {:?}, for {:.1} s", (began - scene.began) as f64 / 1e3, fault.what, fault.lasts as f64 / 1e3);
+        happen(scene, fault.what, Duration::from_millis(u64::try_from(fault.lasts).unwrap_or_default())).await;
+        Happened { what: fault.what, began, ended: now() }
+    });
+    futures::future::join_all(each).await
+}
+
+async fn happen(scene: &Scene, what: What, length: Duration) {
+    match what {
+        What::Killed(_) | What::Terminated(_) | What::Frozen(_) | What::Skewed(_) | What::Reloaded(_) => daemon(scene, what, length).await,
+        What::Network(far, whose, network) => {
+            let places = scene.places.iter().enumerate().filter(|(number, _)| whose.is_none_or(|whose| whose == *number));
+            let proxies = places.map(|(_, place)| &place.networks[far as usize]);
+            futures::future::join_all(proxies.map(|proxy| trouble(proxy, network, length))).await;
+        }
+        What::RedisFrozen
+        | What::RedisRestarted
+        | What::RedisRestartedEmpty
+        | What::RedisFlushed
+        | What::RedisFull
+        | What::RedisClientsKilled
+        | What::RedisSilenced
+        | What::RedisForged => redis(scene, what, length).await,
+        What::DatabaseKilled => {
+            let mut server = scene.server.lock().await;
+            server.kill();
+            tokio::time::sleep(length / 3).await;
+            block_in_place(|| server.start_again());
+        }
+        What::DatabaseFrozen => {
+            let server = scene.server.lock().await;
+            server.freeze();
+            tokio::time::sleep(length).await;
+            server.thaw();
+        }
+        What::SessionsCut => again_and_again(length, async || cut_sessions(scene).await).await,
+        What::RightsRevoked(orders) => {
+            let (table, user) = (if orders { "orders" } else { "inventory" }, shop::user(scene.options.kind));
+            insist(scene, &format!("REVOKE UPDATE ON {table} FROM {user}")).await;
+            tokio::time::sleep(length).await;
+            insist(scene, &format!("GRANT UPDATE ON {table} TO {user}")).await;
+        }
+        What::RowsHeld => {
+            hold(scene, &["UPDATE orders SET paid_at = NULL WHERE order_no % 5 = 0 AND status = 0"], length).await;
+        }
+        What::StockHeld => hold(scene, &["UPDATE inventory SET stock = stock WHERE sku % 5 = 2"], length).await,
+        What::TableLocked(orders) => {
+            let table = if orders { "orders" } else { "inventory" };
+            let lock = match scene.options.kind {
+                Kind::Postgres => format!("LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE"),
+                Kind::MariaDb | Kind::Sqlite => format!("LOCK TABLES {table} WRITE"),
+            };
+            hold(scene, &[&lock], length).await;
+        }
+        What::Paused => {
+            let length_of_it = format!("{}ms", (length * 2).as_millis());
+            // Where the database is away, nothing is paused.
+            order_closer(&scene.settings(), &["pause", "--for", &length_of_it, "--reason", "chaos"]).await;
+            tokio::time::sleep(length).await;
+            let began = Instant::now();
+            while order_closer(&scene.settings(), &["resume"]).await.code != Some(0) {
+                assert!(began.elapsed() < MENDING, "closing can't be resumed");
+            }
+        }
+        What::Webhook(receiver) => {
+            scene.receiver.usually(match receiver {
+                Receiver::Hangs => Behaviour::Hang,
+                Receiver::Slow(by) => Behaviour::Slow(Duration::from_millis(by)),
+                Receiver::Fails => Behaviour::Status(500),
+                Receiver::Drops => Behaviour::Drop,
+                Receiver::Lies => Behaviour::Break,
+                Receiver::Later => Behaviour::Later("1".into()),
+            });
+            tokio::time::sleep(length).await;
+            scene.receiver.usually(Behaviour::Status(200));
+        }
+        What::Ask(receiver) => {
+            scene.till.is(match receiver {
+                Receiver::Hangs => Manner::Hang,
+                Receiver::Slow(by) => Manner::Slow(Duration::from_millis(by)),
+                // With words that would close, if anybody took them.
+                Receiver::Fails => Manner::Status(500),
+                Receiver::Drops => Manner::Drop,
+                Receiver::Lies => Manner::Body(r#"{"orders": {"1": "close", "2": "close", "0": 7}}"#.into()),
+                Receiver::Later => Manner::Status(429),
+            });
+            tokio::time::sleep(length).await;
+            scene.till.is(Manner::Honest);
+        }
+    }
+}
+
+async fn daemon(scene: &Scene, what: What, length: Duration) {
+    let (subject, clock) = (what.subject(), scene.clock());
+    let super::faults::Subject::Daemon(number) = subject else { unreachable!("of a daemon") };
+    let place = &scene.places[number];
+    let is_running = |daemon: &Daemon| {
+        assert!(daemon.ended().is_none(), "daemon {number} has ended by itself: {:?}\n{}", daemon.ended(), tail(daemon));
+    };
+    match what {
+        What::Killed(_) => {
+            {
+                let daemon = place.daemon().await;
+                is_running(&daemon);
+                daemon.kill();
+            }
+            tokio::time::sleep(length).await;
+            place.start_again(Some(&clock)).await;
+        }
+        What::Terminated(_) => {
+            {
+                let daemon = place.daemon().await;
+                is_running(&daemon);
+                daemon.terminate();
+                let status = daemon.wait().await;
+                assert!(status.success(), "daemon {number} was stopped, and ended with {status}\n{}", tail(&daemon));
+            }
+            place.start_again(Some(&clock)).await;
+        }
+        What::Frozen(_) => {
+            place.daemon().await.freeze();
+            tokio::time::sleep(length).await;
+            place.daemon().await.thaw();
+        }
+        What::Skewed(by) => {
+            if faketime().is_some() {
+                std::fs::write(&clock, format!("{by:+}\n")).expect("a file can be written");
+                tokio::time::sleep(length).await;
+                std::fs::write(&clock, "+0\n").expect("a file can be written");
+            }
+        }
+        _ => {
+            let settings = place.settings().toml();
+            let other = place
+                .settings()
+                .clone()
+                .set("sweep.every", "200ms")
+                .set("sweep.page", 50)
+                .set("log.level", "debug,order_closer::close=info");
+            let daemon = place.daemon().await;
+            is_running(&daemon);
+            assert!(daemon.reload(&other.toml()).await, "these settings can be reloaded");
+            tokio::time::sleep(length).await;
+            assert!(daemon.reload(&settings).await, "and so can the old ones");
+        }
+    }
+}
+
+/// The last that a daemon has said.
+fn tail(daemon: &Daemon) -> String {
+    let lines = daemon.lines();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}
+
+async fn trouble(proxy: &Proxy, network: Network, length: Duration) {
+    match network {
+        Network::BlackHole => {
+            proxy.black_hole();
+            tokio::time::sleep(length).await;
+            proxy.pass();
+        }
+        Network::Delay(by) => {
+            proxy.delay(Duration::from_millis(by));
+            tokio::time::sleep(length).await;
+            proxy.delay(Duration::ZERO);
+        }
+        Network::Reset => again_and_again(length, async || proxy.reset()).await,
+        Network::Close => again_and_again(length, async || proxy.close()).await,
+        Network::HalfClose(towards_server) => {
+            let towards = if towards_server { Towards::Server } else { Towards::Client };
+            again_and_again(length, async || proxy.half_close(towards)).await;
+        }
+        Network::Refuse => {
+            proxy.refuse().await;
+            proxy.reset();
+            tokio::time::sleep(length).await;
+            proxy.accept().await;
+        }
+    }
+}
+
+async fn redis(scene: &Scene, what: What, length: Duration) {
+    let mut redis = scene.redis.lock().await;
+    match what {
+        What::RedisFrozen => {
+            redis.freeze();
+            tokio::time::sleep(length).await;
+            redis.thaw();
+        }
+        What::RedisRestarted | What::RedisRestartedEmpty => {
+            let keep = if what == What::RedisRestarted { Keep::Data } else { Keep::Nothing };
+            if keep == Keep::Data {
+                redis.command(&["SAVE"]);
+            }
+            redis.kill();
+            tokio::time::sleep(length / 3).await;
+            block_in_place(|| redis.start_again(keep));
+        }
+        What::RedisFlushed => again_and_again(length, async || drop(redis.command(&["FLUSHALL"]))).await,
+        What::RedisFull => {
+            redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+            tokio::time::sleep(length).await;
+            redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        }
+        What::RedisClientsKilled => {
+            again_and_again(length, async || drop(redis.command(&["CLIENT", "KILL", "SKIPME", "yes", "TYPE", "normal"]))).await;
+        }
+        What::RedisSilenced => {
+            redis.command(&["CONFIG", "SET", "notify-keyspace-events", ""]);
+            tokio::time::sleep(length).await;
+            redis.command(&["CONFIG", "SET", "notify-keyspace-events", "Ex"]);
+        }
+        _ => {
+            let end = Instant::now() + length;
+            let mut number = 0;
+            while Instant::now() < end {
+                for _ in 0..20 {
+                    number += 1;
+                    redis.publish_expired(0, format!("order_{number}").as_bytes());
+                    redis.publish_expired(0, format!("transfer_{number}").as_bytes());
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+}
+
+async fn again_and_again(length: Duration, what: impl AsyncFn()) {
+    let end = Instant::now() + length;
+    while Instant::now() < end {
+        what().await;
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn cut_sessions(scene: &Scene) {
+    let user = shop::USER;
+    match scene.options.kind {
+        Kind::Postgres => {
+            insist(scene, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{user}'")).await;
+        }
+        Kind::MariaDb | Kind::Sqlite => insist(scene, &format!("KILL USER {user}")).await,
+    }
+}
+
+/// Runs statements in a transaction that lasts so long and is rolled back. One that meets a deadlock holds nothing, which is as well.
+async fn hold(scene: &Scene, statements: &[&str], length: Duration) {
+    let mut transaction = scene.nemesis.begin().await;
+    for statement in statements {
+        transaction.try_execute(statement).await.ok();
+    }
+    tokio::time::sleep(length).await;
+    // In MariaDB locks of tables are no transaction's. A session that was cut has let go.
+    if scene.options.kind == Kind::MariaDb {
+        transaction.try_execute("UNLOCK TABLES").await.ok();
+    }
+    transaction.try_execute("ROLLBACK").await.ok();
+}
+
+/// Runs a statement until the database has taken it.
+async fn insist(scene: &Scene, sql: &str) {
+    let began = Instant::now();
+    while let Err(error) = scene.nemesis.try_execute(sql).await {
+        assert!(began.elapsed() < MENDING, "{error}\n{sql}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,174 @@
+//! The order service: does what the plan says, each thing at its moment, and waits for nothing.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex as Cell, PoisonError},
+    time::Duration,
+};
+
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+use tokio::{sync::Mutex, task::JoinSet, time::timeout};
+
+use super::{
+    plan::{Action, Callback, Key, Rule, Step},
+    scene::{Scene, now},
+    shop,
+};
+use crate::histories::history::Event;
+
+/// A shop's patience with its database.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// And with Redis.
+const PATIENCE_WITH_REDIS: Duration = Duration::from_millis(300);
+
+/// What the service knows of its orders.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Payments at the provider, and keys.
+    pub events: BTreeMap<i64, Vec<(i64, Event)>>,
+    /// What it did, in words, with what came of it.
+    pub notes: BTreeMap<i64, Vec<(i64, String)>>,
+}
+
+/// The service at work.
+#[derive(Debug)]
+pub struct Service {
+    scene: Arc<Scene>,
+    account: Cell<Account>,
+    rules: BTreeMap<i64, Rule>,
+    redis: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// What became of a statement.
+enum Answer {
+    Done,
+    TooLate,
+    Unknown(String),
+}
+
+/// Works through the steps, and returns its account.
+pub async fn work(scene: Arc<Scene>, steps: Vec<Step>) -> Account {
+    let created = |step: &Step| match step.action {
+        Action::Create { rule, .. } => Some((step.order, rule)),
+        _ => None,
+    };
+    let rules = steps.iter().filter_map(created).collect();
+    let service = Arc::new(Service { scene, account: Cell::default(), rules, redis: Mutex::default() });
+    let mut under_way = JoinSet::new();
+    for step in steps {
+        service.scene.until(step.at).await;
+        under_way.spawn(Arc::clone(&service).step(step));
+        while under_way.try_join_next().is_some_and(|done| done.is_ok()) {}
+    }
+    under_way.join_all().await;
+    Arc::into_inner(service).expect("all has been done").account.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Service {
+    async fn step(self: Arc<Self>, step: Step) {
+        let (order, began, rule) = (step.order, self.scene.began, self.rules[&step.order]);
+        let absolute = |action: Action| match action {
+            Action::Create { rule, deadline, key } => Action::Create { rule, deadline: deadline + began, key },
+            Action::Extend { deadline } => Action::Extend { deadline: deadline + began },
+            Action::Reopen { deadline } => Action::Reopen { deadline: deadline + began },
+            Action::Pay(..) | Action::Cancel => action,
+        };
+        match absolute(step.action) {
+            // The key first: the daemon is to see it when it sees the row.
+            action @ Action::Create { deadline, key: Key::Outlives(by), .. } => {
+                self.write_key(rule, order, deadline + by).await;
+                self.change(order, &action).await;
+            }
+            action @ Action::Create { deadline, key, .. } => {
+                if matches!(self.change(order, &action).await, Answer::Done) && key == Key::AtDeadline {
+                    self.write_key(rule, order, deadline).await;
+                }
+            }
+            action @ Action::Extend { deadline } => {
+                if matches!(self.change(order, &action).await, Answer::Done) {
+                    self.scene.till.renew(order);
+                    self.write_key(rule, order, deadline).await;
+                }
+            }
+            action @ Action::Reopen { deadline } => {
+                // Whoever has paid needs no other session.
+                if !self.scene.till.has_paid(order) && matches!(self.change(order, &action).await, Answer::Done) {
+                    self.scene.till.renew(order);
+                    self.write_key(rule, order, deadline).await;
+                }
+            }
+            action @ Action::Pay(Rule::Card, callback) => self.pay(order, &action, callback).await,
+            action @ (Action::Pay(Rule::Transfer, _) | Action::Cancel) => {
+                self.change(order, &action).await;
+            }
+        }
+    }
+
+    /// The customer pays at the provider, who calls back, or does not.
+    async fn pay(&self, order: i64, action: &Action, callback: Callback) {
+        let at = now();
+        if !self.scene.till.pay(order) {
+            return self.note(at, order, "pays at the provider: the session has expired".into());
+        }
+        self.add(at, order, Event::PaidAtProvider);
+        if let Callback::After(pause) = callback {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            self.change(order, action).await;
+        }
+    }
+
+    /// Runs the action's statement. One without an answer may have been run or not; its row knows.
+    async fn change(&self, order: i64, action: &Action) -> Answer {
+        let at = now();
+        let sql = shop::statement(self.scene.options.kind, order, action);
+        let answer = match timeout(PATIENCE, self.scene.shop.database.try_execute(&sql)).await {
+            Ok(Ok(0)) => Answer::TooLate,
+            Ok(Ok(_)) => Answer::Done,
+            Ok(Err(error)) => Answer::Unknown(error.to_string()),
+            Err(_) => Answer::Unknown(format!("no answer in {PATIENCE:?}")),
+        };
+        let came_of_it = match &answer {
+            Answer::Done => "done".into(),
+            Answer::TooLate => "too late".into(),
+            Answer::Unknown(why) => format!("unknown, {why}"),
+        };
+        self.note(at, order, format!("{action:?}: {came_of_it} after {} ms", now() - at));
+        answer
+    }
+
+    /// A Redis that is away gets no key, as in any shop.
+    async fn write_key(&self, rule: Rule, order: i64, expires: i64) {
+        let at = now();
+        let written = timeout(PATIENCE_WITH_REDIS, self.set(shop::key(rule, order), expires)).await;
+        let sure = matches!(written, Ok(Ok(())));
+        self.add(if sure { now() } else { at }, order, Event::Key { expires, sure });
+    }
+
+    async fn set(&self, key: String, expires: i64) -> redis::RedisResult<()> {
+        let mut connection = {
+            let mut shared = self.redis.lock().await;
+            if shared.is_none() {
+                let patience = AsyncConnectionConfig::new()
+                    .set_connection_timeout(Some(PATIENCE_WITH_REDIS))
+                    .set_response_timeout(Some(PATIENCE_WITH_REDIS));
+                let client = redis::Client::open(self.scene.redis_url.as_str())?;
+                *shared = Some(client.get_multiplexed_async_connection_with_config(&patience).await?);
+            }
+            shared.clone().expect("it was opened")
+        };
+        let written = redis::cmd("SET").arg(key).arg("1").arg("PXAT").arg(expires).query_async(&mut connection).await;
+        if written.is_err() {
+            *self.redis.lock().await = None;
+        }
+        written
+    }
+
+    fn add(&self, at: i64, order: i64, event: Event) {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner).events.entry(order).or_default().push((at, event));
+    }
+
+    fn note(&self, at: i64, order: i64, what: String) {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner).notes.entry(order).or_default().push((at, what));
+    }
+}

@@ -1,0 +1,170 @@
+//! A client's compiler or interpreter, and what the client depends on: fetched once by the language's own package manager,
+//! in the versions that lie beside the client, and kept under `target/clients`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+use super::client::{folder, run};
+use crate::support::process;
+
+/// Where a language's dependencies lie; or why they don't.
+type Place = LazyLock<Result<PathBuf, String>>;
+
+static NODE: Place = LazyLock::new(|| {
+    let place = place("node");
+    let (clients, drivers) = (folder("examples/clients/node"), folder("tests/clients/drivers"));
+    // Modules are looked for beside the file that imports them.
+    copy(&clients, &place, |_| true);
+    copy(&drivers, &place, |name| name.ends_with(".mjs"));
+    once(&place, &clients.join("package-lock.json"), || {
+        run(Path::new("npm"), &["ci", "--no-audit", "--no-fund", "--ignore-scripts"], &place)
+    })?;
+    Ok(place)
+});
+
+static PYTHON: Place = LazyLock::new(|| {
+    let (place, wanted) = (place("python"), folder("examples/clients/python/requirements.txt"));
+    once(&place, &wanted, || {
+        run(Path::new("python3"), &["-m", "venv", "."], &place)?;
+        run(&place.join("bin/pip"), &["install", "--quiet", "-r", &wanted.display().to_string()], &place)
+    })?;
+    Ok(place)
+});
+
+/// `node SCRIPT`, or nothing where it can't run.
+pub fn node_script(script: &str) -> Option<Command> {
+    let place = ready("Node.js", &NODE, Ci::Has)?;
+    let mut command = process::mortal("node");
+    command.current_dir(place).arg(script);
+    Some(command)
+}
+
+/// `node drive.mjs CLIENT`.
+pub fn node(client: &str) -> Option<Command> {
+    let mut command = node_script("drive.mjs")?;
+    command.arg(format!("./{client}"));
+    Some(command)
+}
+
+/// `python SCRIPT`, or nothing where it can't run.
+pub fn python_script(script: &str) -> Option<Command> {
+    let place = ready("Python", &PYTHON, Ci::Has)?;
+    let mut command = process::mortal(place.join("bin/python"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(folder("examples/clients/python").join(script));
+    Some(command)
+}
+
+/// `python drive.py CLIENT`.
+pub fn python(client: &str) -> Option<Command> {
+    // What is absolute replaces the folder.
+    let mut command = python_script(&folder("tests/clients/drivers/drive.py").display().to_string())?;
+    command.arg(folder("examples/clients/python").join(client));
+    Some(command)
+}
+
+static PHP: Place = LazyLock::new(|| {
+    let place = place("php");
+    let extensions = "exit(extension_loaded('redis') && extension_loaded('pdo_mysql') ? 0 : 1);";
+    run(Path::new("php"), &["-r", extensions], &place)
+        .map_err(|error| format!("php with the extensions redis and pdo_mysql is not installed: {error}"))?;
+    Ok(place)
+});
+
+/// `php drive.php FILE`, or nothing where it can't run.
+pub fn php(file: &str) -> Option<Command> {
+    ready("PHP", &PHP, Ci::Has)?;
+    let mut command = process::mortal("php");
+    command.arg(folder("tests/clients/drivers/drive.php")).arg(folder("examples/clients/php").join(file));
+    Some(command)
+}
+
+static JAVA: Place = LazyLock::new(|| {
+    let (place, clients) = (place("java"), folder("examples/clients/java"));
+    once(&place, &clients.join("pom.xml"), || {
+        let (pom, lib) = (clients.join("pom.xml").display().to_string(), format!("-DoutputDirectory={}/lib", place.display()));
+        run(Path::new("mvn"), &["-q", "-B", "-f", &pom, "dependency:copy-dependencies", &lib], &place)
+    })?;
+    let (client, driver) = (clients.join("Orders.java"), folder("tests/clients/drivers/Drive.java"));
+    let sources = [client, driver].map(|source| source.display().to_string());
+    run(Path::new("javac"), &["-cp", "lib/*", "-d", ".", &sources[0], &sources[1]], &place).unwrap_or_else(|error| panic!("{error}"));
+    Ok(place)
+});
+
+/// `java Drive MODE`, or nothing where it can't run.
+pub fn java(mode: &str) -> Option<Command> {
+    let place = ready("Java", &JAVA, Ci::MayLack)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", ".:lib/*", "Drive", mode]);
+    Some(command)
+}
+
+/// PostgreSQL's driver where Debian has it.
+const JDBC: &str = "/usr/share/java/postgresql.jar";
+
+static JDK: Place = LazyLock::new(|| {
+    let (place, source) = (place("jdk"), folder("examples/clients/java/Receiver.java").display().to_string());
+    fs::metadata(JDBC).map_err(|error| format!("{JDBC} (Debian: libpostgresql-jdbc-java): {error}"))?;
+    run(Path::new("javac"), &["-d", ".", &source], &place)?;
+    Ok(place)
+});
+
+/// `java CLASS` of what needs a JDK and PostgreSQL's driver alone, or nothing where it can't run.
+pub fn jdk(class: &str) -> Option<Command> {
+    let place = ready("Java without libraries", &JDK, Ci::Has)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", &format!(".:{JDBC}"), class]);
+    Some(command)
+}
+
+/// Whether CI has what a language needs.
+#[derive(PartialEq)]
+enum Ci {
+    /// From npm, PyPI or Debian: where that fails in CI, the test fails.
+    Has,
+    /// From Maven Central, which not every CI may reach.
+    MayLack,
+}
+
+/// Leaves a language out that is not there, and says so.
+fn ready(language: &str, place: &'static Place, ci: Ci) -> Option<&'static Path> {
+    match LazyLock::force(place) {
+        Ok(place) => Some(place),
+        Err(reason) => {
+            let may_lack = ci == Ci::MayLack || std::env::var("CI").as_deref() != Ok("true");
+            assert!(may_lack, "the clients in {language} can't be tried: {reason}");
+            eprintln!("the clients in {language} are left out: {reason}");
+            None
+        }
+    }
+}
+
+/// A folder of the language's own.
+fn place(language: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_BIN_EXE_order-closer")).ancestors().nth(2).expect("target/debug/order-closer");
+    let place = target.join("clients").join(language);
+    fs::create_dir_all(&place).expect("a folder can be made");
+    place
+}
+
+/// Does what the list of versions asks for, unless it was done for this very list.
+fn once(place: &Path, list: &Path, fetch: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let (wanted, done) = (fs::read(list).expect("the list lies beside the client"), place.join("fetched"));
+    if fs::read(&done).ok().as_ref() != Some(&wanted) {
+        fetch()?;
+        fs::write(done, wanted).expect("a file can be written");
+    }
+    Ok(())
+}
+
+/// Copies the files with such names.
+fn copy(from: &Path, to: &Path, these: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(from).expect("a folder").map(|entry| entry.expect("an entry")) {
+        if entry.path().is_file() && these(&entry.file_name().to_string_lossy()) {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("a file can be copied");
+        }
+    }
+}
