@@ -259,8 +259,9 @@ impl Commands {
         F: Future<Output = std::result::Result<T, Error>>,
     {
         match &*self.servers {
-            Servers::One(supervisor) => supervisor.run(needs, PATIENCE, async |client| command(client, false).await).await,
-            Servers::Cluster(cluster) => cluster.run(key, needs, PATIENCE, command).await,
+            // Boxed: futures within futures have a limit.
+            Servers::One(supervisor) => Box::pin(supervisor.run(needs, PATIENCE, async |client| command(client, false).await)).await,
+            Servers::Cluster(cluster) => Box::pin(cluster.run(key, needs, PATIENCE, command)).await,
         }
     }
 

@@ -44,7 +44,7 @@ impl Commands {
         let needs = self.on_orders("+exists");
         let supervisor = match &*self.servers {
             Servers::One(supervisor) => supervisor,
-            Servers::Cluster(cluster) => return cluster.touch(&keys, limit, &needs).await,
+            Servers::Cluster(cluster) => return Box::pin(cluster.touch(&keys, limit, &needs)).await,
         };
         let command = async |client: Client| {
             // The client gives it up too: otherwise it would stay queued. One command for all: a thousand commands would cost
@@ -64,7 +64,7 @@ impl Commands {
         let needs = self.on_orders("+time +pttl");
         let supervisor = match &*self.servers {
             Servers::One(supervisor) => supervisor,
-            Servers::Cluster(cluster) => return cluster.expiries(keys, limit, &needs).await,
+            Servers::Cluster(cluster) => return Box::pin(cluster.expiries(keys, limit, &needs)).await,
         };
         let command = async |client: Client| {
             let options = Options { timeout: Some(limit), ..Options::default() };
@@ -148,7 +148,7 @@ impl Commands {
                     marks.take(1_000_000).find(|mark| map.slots.owner(mark) == Some(node)).unwrap_or_default()
                 };
                 let asked = map.members.iter().map(|(node, member)| life(&member.supervisor, here(node), ttl));
-                futures::future::join_all(asked).await.into_iter().collect()
+                Box::pin(futures::future::join_all(asked)).await.into_iter().collect()
             }
         }
     }
