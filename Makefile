@@ -65,6 +65,7 @@ compat: ## the conformance exam and the main promises on other versions of the s
 bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plots in target/bench
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the benchmarks start private servers of their own)
+	$(if $(filter peers,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server node=nodejs npm=npm,other products close the same orders))
 	$(call with_servers,$(CARGO) bench --bench main -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
 
 build: ## target/release/order-closer

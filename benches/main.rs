@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`scenarios`] | what is measured |
 //! | [`flash_sale`], [`bound`] | orders due at one instant, closed by daemons or by bare SQL |
-//! | [`contestants`] | other ways of closing orders |
+//! | [`contestants`], [`peers`] | other ways of closing orders, and other products that do |
 //! | [`shop`], [`orders`], [`intake`], [`stage`] | tables and keys, filled by the hundred thousand, and new orders as they come |
 //! | [`servers`], [`machine`], [`usage`], [`watcher`] | what it runs on, what that uses, and who looks at it |
 //! | [`lateness`] | what the database recorded |
@@ -31,6 +31,7 @@ mod lateness;
 mod machine;
 mod options;
 mod orders;
+mod peers;
 mod plots;
 mod progress;
 mod report;
@@ -52,7 +53,7 @@ use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
-use scenarios::{ask, burst, cost, fan_in, outbox, punctual, recovery, steady, trouble, watched};
+use scenarios::{ask, burst, cost, fan_in, outbox, peers as products, punctual, recovery, steady, trouble, watched};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -84,6 +85,7 @@ async fn bench(options: &Options) -> Result<(), String> {
             Name::Outbox => results.outbox = Some(Ran::new(began, options, &machine, outbox::run(options, &progress).await)),
             Name::Ask => results.ask = Some(Ran::new(began, options, &machine, ask::run(options, &progress).await)),
             Name::Trouble => results.trouble = Some(Ran::new(began, options, &machine, trouble::run(options, &progress).await)),
+            Name::Peers => results.peers = Some(Ran::new(began, options, &machine, products::run(options, &progress).await)),
             Name::Watched => results.watched = Some(Ran::new(began, options, &machine, watched::run(options, &progress).await)),
         }
         // After each, so that what was measured stays when the next one fails.

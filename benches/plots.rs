@@ -29,7 +29,9 @@ pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub const GREEN: RGBColor = RGBColor(0, 158, 115);
 /// Another way.
 pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
-/// A bound.
+/// Another way.
+pub const BLACK: RGBColor = RGBColor(0, 0, 0);
+/// A bound, or what all others come before.
 pub const GREY: RGBColor = RGBColor(140, 140, 140);
 
 const WIDTH: u32 = 880;

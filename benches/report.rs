@@ -8,8 +8,8 @@ use crate::{
     machine::Machine,
     options::Options,
     scenarios::{
-        ask::Ask, burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, punctual::Punctual, recovery::Recovery, steady::Steady,
-        trouble::Trouble, watched::Watched,
+        ask::Ask, burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, peers::Peers, punctual::Punctual, recovery::Recovery,
+        steady::Steady, trouble::Trouble, watched::Watched,
     },
     table::Table,
 };
@@ -24,6 +24,10 @@ pub trait Figures: Serialize + DeserializeOwned {
     fn tables(&self) -> Vec<Table>;
     /// What they ought to be.
     fn goals(&self) -> Vec<Goal>;
+    /// What else is to be known of them, a paragraph each.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Draws them to a file in the folder; returns its name and what it shows.
     fn plot(&self, folder: &Path) -> (&'static str, &'static str);
 }
@@ -81,6 +85,9 @@ impl<F: Figures> Ran<F> {
         for table in self.figures.tables() {
             text += &format!("\n{table}");
         }
+        for note in self.figures.notes() {
+            text += &format!("\n{note}\n");
+        }
         let mut goals = Table::new(["", "figure", "goal", "met"]);
         for Goal { what, figure, unit, goal, met } in &self.goals {
             let met = if *met { "yes" } else { "**no**" };
@@ -113,6 +120,8 @@ pub struct Results {
     pub trouble: Option<Ran<Trouble>>,
     /// Scrapes and a page.
     pub watched: Option<Ran<Watched>>,
+    /// Other products.
+    pub peers: Option<Ran<Peers>>,
     /// The question before closing.
     pub ask: Option<Ran<Ask>>,
 }
@@ -148,7 +157,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, ask, watched } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, watched } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -158,6 +167,7 @@ impl Results {
             recovery.as_ref().map(|ran| ran.chapter(folder)),
             outbox.as_ref().map(|ran| ran.chapter(folder)),
             trouble.as_ref().map(|ran| ran.chapter(folder)),
+            peers.as_ref().map(|ran| ran.chapter(folder)),
             ask.as_ref().map(|ran| ran.chapter(folder)),
             watched.as_ref().map(|ran| ran.chapter(folder)),
         ];

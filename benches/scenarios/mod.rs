@@ -10,6 +10,8 @@ pub mod cost;
 pub mod fan_in;
 /// What recording events costs, and those that nobody takes.
 pub mod outbox;
+/// Other products that close the same orders.
+pub mod peers;
 /// How late orders are closed, by the number of pending ones, beside other ways.
 pub mod punctual;
 /// How soon nothing is overdue after an outage.

@@ -102,7 +102,7 @@ impl Line {
         let is_shadow = shadow.is_some();
         let passed = match &witness {
             Some(witness) if is_shadow => Clearances::default().and(Some(Arc::new(Foreseen(Arc::clone(witness))))),
-            _ => Clearances::default().and(witness.clone()),
+            Some(_) | None => Clearances::default().and(witness.clone()),
         };
         let asked = ask::Parts {
             rule: rule.clone(),

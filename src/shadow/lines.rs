@@ -33,8 +33,11 @@ pub struct Report {
     tell: Tell,
     json: bool,
     began: Instant,
-    rules: Arc<Mutex<Vec<(Arc<Shadow>, Arc<Mutex<Ledger>>)>>>,
+    rules: Arc<Mutex<Vec<Watched>>>,
 }
+
+/// A rule, and what has been seen of its orders.
+type Watched = (Arc<Shadow>, Arc<Mutex<Ledger>>);
 
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,7 +52,7 @@ struct OrderLine<'t> {
     order: &'t str,
     deadline: String,
     verdict: Verdict,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     backlog: bool,
     decided_at: Option<String>,
     decided_late_ms: Option<f64>,
@@ -60,11 +63,6 @@ struct OrderLine<'t> {
     left_late_ms: Option<f64>,
     /// It may have been so much earlier.
     left_within_ms: Option<f64>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// A line about all of a rule's orders, as JSON.

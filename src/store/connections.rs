@@ -8,11 +8,13 @@
 //! connections may lead to a server that still answers and takes no writes: each such one is closed, and the next tried,
 //! down to a new one, whose answer counts.
 
+mod pools;
+
 use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -24,17 +26,16 @@ use sqlx::{
     pool::{PoolConnection, PoolOptions},
 };
 
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-
 use crate::store::{
     self, Limits, LockWait, Settings, StoreError,
     dialect::{Dialect, DriverOptions, sorted},
     driver::Driver,
-    hosts::{HostSeen, Hosts, Turn, Watch},
+    hosts::{HostSeen, Hosts, Watch},
     own::{Backend, Link, Open, Work},
     session::{Session, Shared, proved},
     statement::sql,
 };
+use pools::{Places, Pooled};
 
 /// How long a pool may take before its database is asked directly: a pool tries a refused connection again and again, and
 /// says why only at the end.
@@ -61,69 +62,9 @@ pub(super) struct Plan {
     pub(super) one_writer_for: Option<Duration>,
 }
 
-/// A pool of connections to the host in use: another one in each turn.
-struct Pooled<D: Dialect> {
-    hosts: Arc<Hosts<D>>,
-    options: PoolOptions<D::Driver>,
-    now: Mutex<(Turn, Pool<D::Driver>)>,
-}
-
-impl<D: Dialect> Pooled<D> {
-    fn new(hosts: &Arc<Hosts<D>>, options: PoolOptions<D::Driver>) -> Self {
-        let turn = hosts.turn();
-        let pool = options.clone().connect_lazy_with(hosts.options(&turn));
-        Self { hosts: Arc::clone(hosts), options, now: Mutex::new((turn, pool)) }
-    }
-
-    /// The pool of this turn.
-    fn now(&self) -> (Turn, Pool<D::Driver>) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.0.over.is_cancelled() && !now.1.is_closed() {
-            let turn = self.hosts.turn();
-            let pool = self.options.clone().connect_lazy_with(self.hosts.options(&turn));
-            let (_, before) = std::mem::replace(&mut *now, (turn, pool));
-            // Marks it closed; nobody waits for what may never answer.
-            drop(before.close());
-        }
-        now.clone()
-    }
-
-    fn pool(&self) -> Pool<D::Driver> {
-        self.now().1
-    }
-}
-
 /// How many connections read beside those that are each rule's own: for the sweep, the look-ahead, the pruner, whoever
 /// asks, and whoever counts.
 const READERS: usize = 4;
-
-/// The places of a rule in a pool: one is its own, the others are for whoever comes first.
-#[derive(Debug, Clone)]
-struct Places {
-    own: Arc<Semaphore>,
-    common: Arc<Semaphore>,
-}
-
-impl Places {
-    fn beside(common: &Arc<Semaphore>) -> Self {
-        Self { own: Arc::new(Semaphore::new(1)), common: Arc::clone(common) }
-    }
-
-    /// Of so many connections for so many rules.
-    fn of(connections: usize, rules: usize) -> Self {
-        Self::beside(&Arc::new(Semaphore::new(connections.saturating_sub(rules))))
-    }
-
-    async fn take(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
-        if let Ok(place) = Arc::clone(&self.own).try_acquire_owned() {
-            return Ok(place);
-        }
-        tokio::select! {
-            place = Arc::clone(&self.own).acquire_owned() => place,
-            place = Arc::clone(&self.common).acquire_owned() => place,
-        }
-    }
-}
 
 /// The connections of a store.
 pub(super) struct Connections<D: Dialect> {

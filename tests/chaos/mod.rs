@@ -22,7 +22,7 @@ use plan::{Options, Plan};
 use scene::{Scene, now};
 use service::Account;
 
-use crate::support::{Kind, wait};
+use crate::support::Kind;
 
 /// What daemons may take for the next order that is overdue, or the next event that is not told, once the last fault is mended:
 /// `sweep.every`, a question's timeout and pause, and much more than that for a machine that is busy with other things.
@@ -65,24 +65,26 @@ async fn run(options: Options) -> Result<(), String> {
     let service = tokio::spawn(service::work(Arc::clone(&scene), plan.steps.clone()));
     let happened = nemesis::work(&scene, &plan.faults).await;
     let account = service.await.expect("the service works to the end");
-    let worked = scene.elapsed();
+    scene.until(plan.last_deadline() + 1).await;
+    let due = scene.elapsed();
     settle(&scene, &account).await;
-    let settled = scene.elapsed();
+    let (settled, judged) = (scene.elapsed(), now());
+    // What nobody changes any more is read as a whole.
+    let mut text = stop(&scene).await;
     let histories = checker::histories(&scene, &account).await;
     let lines = scene.lines().await;
-    let wrong = checker::judge(&histories, &happened, &checker::unanswered(&lines), now());
+    let wrong = checker::judge(&histories, &happened, &checker::unanswered(&lines), judged);
     let stock = scene.shop.stock().await;
     let wrong_stock = checker::wrong_stock(&histories, &stock);
     let closures: usize = histories.values().map(|history| history.closures.len()).sum();
     eprintln!(
-        "{} steps, {} orders, {closures} closures, {} faults; all was settled {:.1} s after the last step\n{}",
+        "{} steps, {} orders, {closures} closures, {} faults; all was settled {:.1} s after the last deadline\n{}",
         plan.steps.len(),
         histories.len(),
         happened.len(),
-        (settled - worked) as f64 / 1e3,
+        (settled - due) as f64 / 1e3,
         report::lateness(&histories, &happened)
     );
-    let mut text = String::new();
     if !wrong.is_empty() {
         text += &report::violations(&wrong, &histories, &account, &happened, &lines, scene.began);
     }
@@ -107,12 +109,6 @@ async fn run(options: Options) -> Result<(), String> {
     if !text.is_empty() {
         return Err(format!("{text}again: {again}"));
     }
-    for (number, place) in scene.places.iter().enumerate() {
-        let daemon = place.daemon().await;
-        daemon.terminate();
-        wait::until(&format!("daemon {number} stops"), async || daemon.ended().is_some()).await;
-        assert!(daemon.ended().is_some_and(|status| status.success()), "daemon {number} ended with {:?}", daemon.ended());
-    }
     if closures == 0 { Err(format!("nothing was closed; again: {again}")) } else { Ok(()) }
 }
 
@@ -121,6 +117,21 @@ async fn holds(options: Options) {
     if let Err(text) = run(options).await {
         panic!("{text}");
     }
+}
+
+/// Stops the daemons; returns what was wrong with their ends.
+async fn stop(scene: &Scene) -> String {
+    let mut text = String::new();
+    for (number, place) in scene.places.iter().enumerate() {
+        let daemon = place.daemon().await;
+        let running = daemon.ended().is_none();
+        daemon.terminate();
+        let status = daemon.wait().await;
+        if !running || !status.success() {
+            text += &format!("daemon {number} ended with {status}{}\n", if running { "" } else { ", by itself" });
+        }
+    }
+    text
 }
 
 /// Waits until nothing is overdue and everything is told, or nothing comes of waiting: what is left then is among the violations.

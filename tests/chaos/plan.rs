@@ -26,6 +26,9 @@ pub struct Options {
 /// The end of a run has no faults: so long, in milliseconds, or a quarter of a short run.
 const CALM: i64 = 10_000;
 
+/// An hour, in milliseconds.
+const A_LONG_TIME: i64 = 3_600_000;
+
 /// By which of the two rules an order closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
@@ -111,6 +114,15 @@ impl Plan {
     pub fn new(options: &Options) -> Self {
         Self { steps: steps(options), faults: faults(options) }
     }
+
+    /// The last deadline of all, in milliseconds since the beginning.
+    pub fn last_deadline(&self) -> i64 {
+        let deadline = |step: &Step| match step.action {
+            Action::Create { deadline, .. } | Action::Extend { deadline } | Action::Reopen { deadline } => Some(deadline),
+            Action::Pay(..) | Action::Cancel => None,
+        };
+        self.steps.iter().filter_map(deadline).max().unwrap_or_default()
+    }
 }
 
 fn steps(options: &Options) -> Vec<Step> {
@@ -120,7 +132,7 @@ fn steps(options: &Options) -> Vec<Step> {
     let (mut at, mut order) = (0.0, 0);
     while at < end as f64 {
         order += 1;
-        life(&mut random, at as i64, order, &mut steps);
+        life(&mut random, at as i64, order, end, &mut steps);
         // Between nothing and twice the mean.
         at += random.random_range(0.0..2_000.0) * STEPS_OF_AN_ORDER / f64::from(options.rate.max(1));
     }
@@ -128,12 +140,13 @@ fn steps(options: &Options) -> Vec<Step> {
     steps
 }
 
-/// All that is done with one order.
-fn life(random: &mut StdRng, at: i64, order: i64, steps: &mut Vec<Step>) {
+/// All that is done with one order of a run that ends then.
+fn life(random: &mut StdRng, at: i64, order: i64, end: i64, steps: &mut Vec<Step>) {
     let rule = if random.random_range(0..3) == 0 { Rule::Transfer } else { Rule::Card };
     let deadline = at + random.random_range(300..6_000);
     let key = match random.random_range(0..100) {
-        0..3 => Key::Outlives(random.random_range(62_000..75_000)),
+        // Its order closes during the run, or long after it: nobody waits for that in the end.
+        0..3 => Key::Outlives(Some(random.random_range(62_000..75_000)).filter(|by| deadline + by < end).unwrap_or(A_LONG_TIME)),
         3..15 => Key::Missing,
         _ => Key::AtDeadline,
     };

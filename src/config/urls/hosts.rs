@@ -124,8 +124,9 @@ fn listed(parameters: &[(&str, &str)]) -> Result<Option<Vec<Place>>, String> {
 
 /// The parts of a list of hosts, between its commas: those outside of brackets.
 fn parts(hosts: &str) -> Result<Vec<&str>, String> {
-    // Connector/J lets a list stand in brackets.
-    let inside = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).filter(|inside| inside.contains(','));
+    // Connector/J lets a list stand in brackets. An address of IPv6 at its beginning and one at its end are none.
+    let is_whole = |inside: &&str| inside.contains(',') && inside.find(']').is_none_or(|end| inside[..end].contains('['));
+    let inside = hosts.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).filter(is_whole);
     let (mut depth, mut from, mut parts) = (0_usize, 0, Vec::new());
     let hosts = inside.unwrap_or(hosts);
     for (at, letter) in hosts.char_indices() {

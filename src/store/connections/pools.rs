@@ -1,0 +1,71 @@
+//! A pool that follows the host in use, and who of several rules may take how much of one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::{Pool, pool::PoolOptions};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::store::{
+    dialect::Dialect,
+    hosts::{Hosts, Turn},
+};
+
+/// A pool of connections to the host in use: another one in each turn.
+pub(super) struct Pooled<D: Dialect> {
+    hosts: Arc<Hosts<D>>,
+    pub(super) options: PoolOptions<D::Driver>,
+    now: Mutex<(Turn, Pool<D::Driver>)>,
+}
+
+impl<D: Dialect> Pooled<D> {
+    pub(super) fn new(hosts: &Arc<Hosts<D>>, options: PoolOptions<D::Driver>) -> Self {
+        let turn = hosts.turn();
+        let pool = options.clone().connect_lazy_with(hosts.options(&turn));
+        Self { hosts: Arc::clone(hosts), options, now: Mutex::new((turn, pool)) }
+    }
+
+    /// The pool of this turn.
+    pub(super) fn now(&self) -> (Turn, Pool<D::Driver>) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.0.over.is_cancelled() && !now.1.is_closed() {
+            let turn = self.hosts.turn();
+            let pool = self.options.clone().connect_lazy_with(self.hosts.options(&turn));
+            let (_, before) = std::mem::replace(&mut *now, (turn, pool));
+            // Marks it closed; nobody waits for what may never answer.
+            drop(before.close());
+        }
+        now.clone()
+    }
+
+    pub(super) fn pool(&self) -> Pool<D::Driver> {
+        self.now().1
+    }
+}
+
+/// The places of a rule in a pool: one is its own, the others are for whoever comes first.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    own: Arc<Semaphore>,
+    pub(super) common: Arc<Semaphore>,
+}
+
+impl Places {
+    pub(super) fn beside(common: &Arc<Semaphore>) -> Self {
+        Self { own: Arc::new(Semaphore::new(1)), common: Arc::clone(common) }
+    }
+
+    /// Of so many connections for so many rules.
+    pub(super) fn of(connections: usize, rules: usize) -> Self {
+        Self::beside(&Arc::new(Semaphore::new(connections.saturating_sub(rules))))
+    }
+
+    pub(super) async fn take(&self) -> Result<OwnedSemaphorePermit, AcquireError> {
+        if let Ok(place) = Arc::clone(&self.own).try_acquire_owned() {
+            return Ok(place);
+        }
+        tokio::select! {
+            place = Arc::clone(&self.own).acquire_owned() => place,
+            place = Arc::clone(&self.common).acquire_owned() => place,
+        }
+    }
+}
