@@ -34,7 +34,7 @@ use crate::{
     redis::Commands,
     shadow::Plan,
     store::Sharing,
-    trigger::{ClockWatch, Listener, Listening, compare_clocks},
+    trigger::{ClockWatch, Hearing, Listener, Listening, compare_clocks},
     watchdog,
 };
 use line::{Common, Line, span_of};
@@ -190,7 +190,7 @@ impl Daemon {
         let commands = if way.shadow.is_some() { commands.reading_only() } else { commands };
         let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         let stop = CancellationToken::new();
-        let (subscribed, subscribed_rx) = watch::channel(false);
+        let (subscribed, subscribed_rx) = watch::channel(Hearing::default());
         let (listening, rules) = watch::channel(Vec::new());
         let (closed, _) = watch::channel(());
         let (summaries, told) = watch::channel(Vec::new());

@@ -81,7 +81,8 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Redis {
-    /// `redis://`, `rediss://` (TLS), `redis-sentinel://` or `redis+unix://`, with user, password and database number.
+    /// `redis://`, `rediss://` (TLS), `redis-cluster://`, `redis-sentinel://` or `redis+unix://`, with user, password and
+    /// database number.
     pub url: RedisUrl,
     /// A file with that URL.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]

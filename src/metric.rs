@@ -82,8 +82,10 @@ metrics! {
     /// How long after its deadline the notification of a closed order came, in seconds. One that came while its order was just being
     /// closed is not counted.
     NOTIFICATION_LAG = "order_closer_notification_lag_seconds", Kind::Histogram(LATENESS_BUCKETS), ["rule"];
-    /// 1 while there is a confirmed subscription to expired keys, else 0.
+    /// 1 while there is a confirmed subscription to expired keys, in a cluster with each primary, else 0.
     SUBSCRIBED = "order_closer_subscribed", Kind::Gauge, [];
+    /// Primaries of the Redis: all (one without a cluster), subscribed (with a confirmed subscription).
+    PRIMARIES = "order_closer_redis_primaries", Kind::Gauge, ["state"];
     /// Confirmed subscriptions; each after the first is a resubscription.
     SUBSCRIPTIONS = "order_closer_subscriptions_total", Kind::Counter, [];
     /// Orders that wait in the inbox: queued for a worker, held, resting, disputed, asked.

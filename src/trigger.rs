@@ -28,7 +28,7 @@ mod zone;
 pub use claims::{Claims, claimed_twice};
 pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use key::{KeyReader, NotAnOrder};
-pub use listener::{Listener, Listening, SessionEnd};
+pub use listener::{Hearing, Listener, Listening};
 pub use look_ahead::LookAhead;
 pub use membership::{Board, Heart, Membership, first_edition_lives};
 pub use overdue::{left_alone, since};

@@ -24,7 +24,8 @@ use crate::{
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Claims, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness, ZoneWatch,
+        Board, Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness,
+        ZoneWatch,
     },
     watchdog::Watchdog,
 };
@@ -41,7 +42,7 @@ pub(super) struct Common {
     /// How the table is gone over.
     pub(super) sweep: Live<SweepSettings>,
     /// Whether there is a confirmed subscription.
-    pub(super) subscribed: watch::Receiver<bool>,
+    pub(super) subscribed: watch::Receiver<Hearing>,
     /// Changes when orders were closed.
     pub(super) closed: watch::Sender<()>,
     pub(super) watchdog: Watchdog,
@@ -158,7 +159,7 @@ impl Line {
             Arc::clone(&inbox),
             Arc::clone(&peers),
             // Without a subscription orders are offered at their deadlines, and no key is touched.
-            (keys.clone(), commands.clone(), if is_shadow { watch::channel(false).1 } else { subscribed.clone() }),
+            (keys.clone(), commands.clone(), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
             stop.clone(),
         )
         .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));

@@ -24,7 +24,7 @@ use crate::{
     ops::{AllReady, Backlogs, Gauges, Measured, Overdues, Readiness, Sampler, Source, Sources, Told, Watchers},
     redis::Commands,
     store::Store,
-    trigger::{Membership, Passes},
+    trigger::{Hearing, Membership, Passes},
 };
 
 /// How long Redis may take to say when the key of an order expires that somebody asks about.
@@ -52,7 +52,7 @@ pub(super) struct Parts {
     pub(super) passes: Arc<Passes>,
     pub(super) commands: Commands,
     pub(super) peers: Arc<Membership>,
-    pub(super) subscribed: watch::Receiver<bool>,
+    pub(super) subscribed: watch::Receiver<Hearing>,
     pub(super) requests: Requests,
     pub(super) sweep: Live<Sweep>,
     pub(super) stats: Arc<Stats>,

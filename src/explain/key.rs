@@ -55,6 +55,10 @@ impl Explainer {
             Ok(Some(Expiry::At(at))) => (KeyState::Expires, Some(at), None),
             Ok(Some(Expiry::Never)) => (KeyState::NoTtl, None, None),
             Ok(Some(Expiry::NoKey) | None) => (KeyState::None, None, None),
+            Ok(Some(Expiry::Unknown)) => {
+                let why = "the part of the cluster that has it does not answer".into();
+                (KeyState::Unknown, None, Some(Unknown { what: "its key, and when that expires", why }))
+            }
             Err(why) => (KeyState::Unknown, None, Some(Unknown { what: "its key, and when that expires", why })),
         };
         (Key { name: Some(name), state, expires: at.map(rfc3339), at }, unknown)

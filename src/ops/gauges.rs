@@ -12,7 +12,7 @@ use crate::{
     ops::{AllReady, Measured, figures::Sources},
     outbox::Counts,
     store::{Pool, Store, StoreError},
-    trigger::Membership,
+    trigger::{Hearing, Membership},
 };
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,8 +34,8 @@ pub struct Gauges {
     pub readiness: AllReady,
     /// The orders.
     pub store: Arc<dyn Store>,
-    /// Whether there is a confirmed subscription.
-    pub subscribed: watch::Receiver<bool>,
+    /// From whom there are confirmed subscriptions.
+    pub subscribed: watch::Receiver<Hearing>,
     /// Whether there is a Redis to subscribe to.
     pub has_redis: bool,
     /// When to stop.
@@ -81,7 +81,10 @@ impl Gauges {
         metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
         metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
         if self.has_redis {
-            metric::SUBSCRIBED.set(f64::from(u8::from(*self.subscribed.borrow())), &[]);
+            let hearing = self.subscribed.borrow().clone();
+            metric::SUBSCRIBED.set(f64::from(u8::from(hearing.all())), &[]);
+            metric::PRIMARIES.set(hearing.primaries() as f64, &["all"]);
+            metric::PRIMARIES.set(hearing.subscribed() as f64, &["subscribed"]);
         }
         // All rules say the same of the database that they share.
         let is_up = self.readiness.all().iter().all(|rule| !rule.outage.lasts() && !rule.passes.are_unreachable());

@@ -17,7 +17,7 @@ use crate::{
     config::{Live, RuleName, Sweep},
     redis::Commands,
     store::Store,
-    trigger::{Membership, Pass, Passes},
+    trigger::{Hearing, Membership, Pass, Passes},
 };
 
 /// The database is asked at most so often.
@@ -48,8 +48,8 @@ pub struct Readiness {
     pub commands: Commands,
     /// Who else is there.
     pub peers: Arc<Membership>,
-    /// Whether there is a confirmed subscription.
-    pub subscribed: watch::Receiver<bool>,
+    /// From whom there are confirmed subscriptions.
+    pub subscribed: watch::Receiver<Hearing>,
     /// Whether the database could be written when it was asked last.
     pub reached: Mutex<Option<(Instant, bool)>>,
     /// Whether nothing is closed.
@@ -141,11 +141,8 @@ impl Readiness {
         let looks_ahead = !self.sweep.get().ahead.get().is_zero();
         let is_stale = looks_ahead && last(Pass::LookAhead).is_none_or(|last| last.elapsed() > STALE);
         note(&mut degraded, is_stale, "no look-ahead has ended well of late; orders are found when their keys expire, or overdue");
-        note(
-            &mut degraded,
-            !self.commands.is_absent() && !*self.subscribed.borrow(),
-            "no keyspace notifications; orders are closed by their rows alone",
-        );
+        let unheard = self.subscribed.borrow().missing().filter(|_| !self.commands.is_absent());
+        degraded.extend(unheard.map(|missing| format!("{missing}; orders are closed by their rows alone")));
         note(&mut degraded, !self.commands.troubles().is_empty(), "Redis can't be used, or refuses commands");
         note(&mut degraded, !self.is_shadow && !self.peers.seen().1, "other instances are told that this one is unfit");
         note(&mut degraded, self.store.outbox().is_outdated(), "the tables order_closer_* are of an older version: order-closer migrate");

@@ -10,7 +10,7 @@ use crate::{
     close::{Gate, Inbox, Outage, Stats, Summary, Why},
     order::Trigger::{Expired, Pacer, Sweep},
     store::Store,
-    trigger::Passes,
+    trigger::{Hearing, Passes},
 };
 
 /// How long the count of dead letters may take.
@@ -31,8 +31,8 @@ pub struct Summaries {
     pub passes: Arc<Passes>,
     /// What was given up.
     pub store: Arc<dyn Store>,
-    /// Whether there is a confirmed subscription.
-    pub subscribed: watch::Receiver<bool>,
+    /// From whom there are confirmed subscriptions.
+    pub subscribed: watch::Receiver<Hearing>,
     /// Whether there is a Redis to subscribe to.
     pub has_redis: bool,
     /// Whether nothing is closed.
@@ -69,7 +69,8 @@ impl Summaries {
         } else {
             "closing orders"
         };
-        let deaf = if *self.subscribed.borrow() || !self.has_redis { "" } else { "; no keyspace notifications" };
+        let missing = self.subscribed.borrow().missing().filter(|_| self.has_redis);
+        let deaf = missing.map(|missing| format!("; {missing}")).unwrap_or_default();
         let held = self.inbox.held().map_or(0, |(orders, _)| orders);
         let state = if self.is_shadow { "a shadow, which closes nothing" } else { state };
         format!("{state}; {} closed, {} waiting, {held} held{deaf}", self.stats.closed(), self.inbox.waiting())
@@ -104,7 +105,7 @@ impl Summaries {
             lost = summary.lost,
             dropped = summary.dropped,
             paused = self.gate.is_shut(),
-            subscribed = *self.subscribed.borrow(),
+            subscribed = self.subscribed.borrow().all(),
             waiting = self.inbox.waiting(),
             disputed = self.inbox.waits(Why::Disputed),
             said_close = summary.answered("close"),

@@ -10,7 +10,7 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
     match &redis.url.address {
         RedisAddress::Nowhere => {}
         RedisAddress::Unix(path) => option("-s", Some(path.display().to_string())),
-        RedisAddress::Tcp { host, port, tls } => {
+        RedisAddress::Tcp { host, port, tls, .. } => {
             // What goes without saying is not said.
             if host != "127.0.0.1" {
                 option("-h", Some(host.clone()));
@@ -26,7 +26,7 @@ pub fn redis_cli(redis: &Redis, command: &[&str]) -> String {
             }
         }
         // Whoever knows which server it is names that.
-        RedisAddress::Sentinels(_) => option("-h", Some("PRIMARY".into())),
+        RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } => option("-h", Some("PRIMARY".into())),
     }
     if let Some(user) = &redis.url.username {
         option("--user", Some(user.clone()));

@@ -1,35 +1,47 @@
-//! The commands that we send.
+//! The commands that we send: to the one server, or to whom of a cluster they concern.
+
+mod keyed;
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    time::Duration,
 };
 
 use fred::{
     clients::Client,
     error::Error,
-    interfaces::{ClientLike, ConfigInterface, KeysInterface, StreamsInterface},
-    types::{Expiration, Value, config::Options},
+    interfaces::{ClientLike, ConfigInterface},
 };
 
+pub use keyed::Life;
+
 use super::{
+    cluster::Cluster,
     error::{RedisError, Result, Said},
-    expiry::{Expiries, Expiry},
-    link::PATIENCE,
+    link::{PATIENCE, tls_connector},
+    primaries::{Primaries, Primary},
     server::{Server, fields},
     supervisor::Supervisor,
 };
-use crate::config::{KeyPrefix, Redis};
+use crate::config::{KeyPrefix, Redis, RedisAddress};
 
-/// A supervised connection for commands; its copies share it.
+/// Supervised connections for commands; their copies share them.
 #[derive(Debug, Clone)]
 pub struct Commands {
-    supervisor: Arc<Supervisor>,
+    servers: Arc<Servers>,
     /// The ACL rule for the keys of orders.
     orders: Arc<str>,
     prefix: Arc<str>,
     writes: bool,
+}
+
+/// Who takes the commands.
+#[derive(Debug)]
+enum Servers {
+    /// One server.
+    One(Arc<Supervisor>),
+    /// Those of a cluster.
+    Cluster(Cluster),
 }
 
 /// The ACL rule for keys with this prefix, and what stands before their ids.
@@ -44,27 +56,46 @@ impl Commands {
     /// # Errors
     /// Says what is wrong with the configuration.
     pub fn new(redis: &Redis) -> Result<Self> {
-        Ok(Self::through(Supervisor::start(redis)?, redis))
+        Ok(Self::through(
+            match redis.url.address {
+                RedisAddress::Cluster { .. } => {
+                    check_authorities(redis)?;
+                    Servers::Cluster(Cluster::start(redis))
+                }
+                RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
+                    Servers::One(Arc::new(Supervisor::start(redis)?))
+                }
+            },
+            redis,
+        ))
     }
 
-    /// Connects, and waits for it.
+    /// Connects, and waits for it; for a cluster, until its nodes are known.
     ///
     /// # Errors
     /// Says why Redis can't be reached, or is none for us.
     pub async fn connect(redis: &Redis) -> Result<Self> {
-        Ok(Self::through(Supervisor::connect(redis).await?, redis))
+        Ok(Self::through(
+            match redis.url.address {
+                RedisAddress::Cluster { .. } => Servers::Cluster(Cluster::connect(redis).await?),
+                RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
+                    Servers::One(Arc::new(Supervisor::connect(redis).await?))
+                }
+            },
+            redis,
+        ))
     }
 
-    fn through(supervisor: Supervisor, redis: &Redis) -> Self {
+    fn through(servers: Servers, redis: &Redis) -> Self {
         let (orders, prefix) = of_orders(&redis.key_prefix);
-        Self { supervisor: Arc::new(supervisor), orders, prefix, writes: true }
+        Self { servers: Arc::new(servers), orders, prefix, writes: true }
     }
 
-    /// The same connection, for orders whose keys have this prefix.
+    /// The same connections, for orders whose keys have this prefix.
     #[must_use]
     pub fn of(&self, prefix: &KeyPrefix) -> Self {
         let (orders, prefix) = of_orders(prefix);
-        Self { supervisor: Arc::clone(&self.supervisor), orders, prefix, writes: self.writes }
+        Self { servers: Arc::clone(&self.servers), orders, prefix, writes: self.writes }
     }
 
     /// The same, of which whatever would change something in Redis fails: also the touch of a key whose time is over, which
@@ -74,23 +105,76 @@ impl Commands {
         Self { writes: false, ..self }
     }
 
-    /// What is wrong with this connection: that there is none (`connect`), or that Redis refuses a command of ours for want of
-    /// a right, memory or time, by its name (`exists`).
-    #[must_use]
-    pub fn troubles(&self) -> BTreeMap<&'static str, RedisError> {
-        self.supervisor.troubles()
-    }
-
     /// Whether there is no Redis (`redis.url` is none): every command fails, and says so.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        self.supervisor.is_absent()
+        match &*self.servers {
+            Servers::One(supervisor) => supervisor.is_absent(),
+            Servers::Cluster(_) => false,
+        }
     }
 
-    /// The server that is connected, as far as it tells what it is.
+    /// Each primary by itself, as they are and will be.
+    #[must_use]
+    pub fn primaries(&self, redis: &Redis) -> Primaries {
+        match &*self.servers {
+            Servers::One(_) => Primaries::one(Primary { redis: redis.clone(), commands: self.clone() }),
+            Servers::Cluster(cluster) => Primaries::of(self.clone(), cluster.watch()),
+        }
+    }
+
+    /// The same, through the connection to one node.
+    pub(super) fn at(&self, node: &Arc<Supervisor>) -> Self {
+        Self { servers: Arc::new(Servers::One(Arc::clone(node))), ..self.clone() }
+    }
+
+    /// Whether this key is one of that primary.
+    #[must_use]
+    pub fn has(&self, key: &str, primary: &Primary) -> bool {
+        match &*self.servers {
+            Servers::One(_) => true,
+            Servers::Cluster(cluster) => {
+                cluster.watch().borrow().owner(key).is_some_and(|(_, member)| member.redis.url == primary.redis.url)
+            }
+        }
+    }
+
+    /// Has it looked up soon which primaries there are.
+    pub fn look_again(&self) {
+        if let Servers::Cluster(cluster) = &*self.servers {
+            cluster.look_again();
+        }
+    }
+
+    /// What is wrong with these connections: that there is none (`connect`), or that Redis refuses a command of ours for want of
+    /// a right, memory or time, by its name (`exists`).
+    #[must_use]
+    pub fn troubles(&self) -> BTreeMap<&'static str, RedisError> {
+        match &*self.servers {
+            Servers::One(supervisor) => supervisor.troubles(),
+            Servers::Cluster(cluster) => {
+                let map = cluster.watch().borrow().clone();
+                let mut troubles = BTreeMap::new();
+                for (node, member) in map.members.iter() {
+                    for (what, error) in member.supervisor.troubles() {
+                        troubles.entry(what).or_insert_with(|| error.of_node(node));
+                    }
+                }
+                if let Some(failure) = map.failure {
+                    troubles.insert("connect", failure);
+                }
+                troubles
+            }
+        }
+    }
+
+    /// The server that is connected, as far as it tells what it is; of several, one.
     #[must_use]
     pub fn server(&self) -> Option<Server> {
-        self.supervisor.server()
+        match &*self.servers {
+            Servers::One(supervisor) => supervisor.server(),
+            Servers::Cluster(cluster) => cluster.watch().borrow().members.values().find_map(|member| member.supervisor.server()),
+        }
     }
 
     /// These settings with the address at which the server is, where sentinels have named that.
@@ -98,132 +182,6 @@ impl Commands {
     pub fn whereabouts(&self, redis: &Redis) -> Redis {
         let url = self.server().and_then(|server| server.endpoint().map(|at| redis.url.at(at)));
         Redis { url: url.unwrap_or_else(|| redis.url.clone()), ..redis.clone() }
-    }
-
-    /// Reads keys, which makes Redis expire those whose time has come and publish it. Returns how many of
-    /// them are still there.
-    ///
-    /// # Errors
-    /// Says why Redis did not answer within `limit`.
-    pub async fn touch(&self, keys: Vec<String>, limit: Duration) -> Result<u64> {
-        let command = async |client: Client| {
-            // The client gives it up too: otherwise it would stay queued. One command for all: a thousand commands would cost
-            // the client ten times as much.
-            client.with_options(&Options { timeout: Some(limit), ..Options::default() }).exists(keys).await
-        };
-        self.may_write()?;
-        let answer = self.supervisor.run(&self.on_orders("+exists"), limit, command).await;
-        self.supervisor.note("exists", answer.as_ref().err());
-        answer
-    }
-
-    /// When these keys are to expire, and the server's clock, by one pipeline.
-    ///
-    /// # Errors
-    /// Says why Redis did not answer within `limit`, the wait for a connection included.
-    pub async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries> {
-        let command = async |client: Client| {
-            let options = Options { timeout: Some(limit), ..Options::default() };
-            let pipeline = client.pipeline().with_options(&options);
-            pipeline.custom::<(), _>(fred::cmd!("TIME"), Vec::<String>::new()).await?;
-            for key in keys {
-                pipeline.pttl::<(), _>(key).await?;
-            }
-            let mut answers = pipeline.all::<Vec<Value>>().await?.into_iter();
-            let (seconds, micros): (i64, i64) = answers.next().unwrap_or(Value::Null).convert()?;
-            let now = seconds * 1_000_000 + micros;
-            let keys: fred::prelude::FredResult<Vec<Expiry>> = answers.map(|ttl| Ok(Expiry::of(ttl.convert()?, now))).collect();
-            Ok(Expiries { now, keys: keys? })
-        };
-        let needs = self.on_orders("+time +pttl");
-        let answer = self.supervisor.run(&needs, limit, command);
-        let answer = tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(RedisError::timed_out(limit)));
-        self.supervisor.note("pttl", answer.as_ref().err());
-        answer
-    }
-
-    /// Writes a key that expires.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn set(&self, key: &str, value: &str, ttl: Duration) -> Result<()> {
-        let millis = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-        self.set_with(key, value, Expiration::PX(millis)).await
-    }
-
-    /// Writes a key that expires at a time, in milliseconds since 1970 UTC.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn set_until(&self, key: &str, value: &str, millis: i64) -> Result<()> {
-        self.set_with(key, value, Expiration::PXAT(millis)).await
-    }
-
-    async fn set_with(&self, key: &str, value: &str, expiration: Expiration) -> Result<()> {
-        self.write(&self.on_orders("+set"), async |client| client.set(key, value, Some(expiration), None, false).await).await
-    }
-
-    /// Sets a field of a hash, which then lives for `ttl`, and returns all its fields.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn exchange_fields(&self, key: &str, field: &str, value: &str, ttl: Duration) -> Result<HashMap<String, String>> {
-        let millis = ttl.as_millis().to_string();
-        self.write(MEMBERS, async |client| {
-            let pipeline = client.pipeline();
-            pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, field, value]).await?;
-            pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
-            pipeline.custom::<(), _>(fred::cmd!("HGETALL"), vec![key]).await?;
-            let (_, _, fields): (u64, u64, _) = pipeline.all().await?;
-            Ok(fields)
-        })
-        .await
-    }
-
-    /// Makes a hash of our own live for `ttl`; returns whether it was not there.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn mark(&self, key: &str, ttl: Duration) -> Result<bool> {
-        let millis = ttl.as_millis().to_string();
-        self.write(MEMBERS, async |client| {
-            let pipeline = client.pipeline();
-            pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![key, "marked", "yes"]).await?;
-            pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![key, &millis]).await?;
-            let (added, _): (u64, u64) = pipeline.all().await?;
-            Ok(added > 0)
-        })
-        .await
-    }
-
-    /// Reads all fields of a hash; none of one that is not there.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn fields(&self, key: &str) -> Result<HashMap<String, String>> {
-        self.run(MEMBERS, async |client| client.custom(fred::cmd!("HGETALL"), vec![key]).await).await
-    }
-
-    /// Removes fields of a hash.
-    ///
-    /// # Errors
-    /// Says why Redis refused.
-    pub async fn remove_fields(&self, key: &str, fields: Vec<String>) -> Result<()> {
-        let arguments: Vec<String> = std::iter::once(key.to_owned()).chain(fields).collect();
-        self.write(MEMBERS, async |client| client.custom(fred::cmd!("HDEL"), arguments).await).await
-    }
-
-    /// Appends an entry to a stream, and cuts it to about `max_len`.
-    ///
-    /// # Errors
-    /// Says why Redis refused; without an answer, it may have appended it.
-    pub async fn append(&self, key: &str, max_len: u64, fields: Vec<(&str, String)>) -> Result<()> {
-        let longest = i64::try_from(max_len).unwrap_or(i64::MAX);
-        self.write(&format!("+xadd ~{key}"), async |client| {
-            let _entry: String = client.xadd(key, false, ("MAXLEN", "~", longest, None), "*", fields).await?;
-            Ok(())
-        })
-        .await
     }
 
     /// Cuts every subscriber's connection; returns how many there were.
@@ -290,12 +248,34 @@ impl Commands {
         if self.writes { Ok(()) } else { Err(RedisError::NotNow(Said::new("a shadow changes nothing in Redis".to_owned(), "nothing"))) }
     }
 
+    /// Runs a command about no key: on one server, whichever is connected.
     async fn run<T>(&self, needs: &str, command: impl AsyncFnOnce(Client) -> std::result::Result<T, Error>) -> Result<T> {
-        self.supervisor.run(needs, PATIENCE, command).await
+        self.any().await?.run(needs, PATIENCE, command).await
     }
 
-    pub(super) fn supervised(&self) -> &Supervisor {
-        &self.supervisor
+    /// Runs a command about this key where it is. The command is told whether it has to say ASKING first.
+    async fn run_on<T, F>(&self, key: &str, needs: &str, command: impl Fn(Client, bool) -> F) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, Error>>,
+    {
+        match &*self.servers {
+            // Boxed: futures within futures have a limit.
+            Servers::One(supervisor) => Box::pin(supervisor.run(needs, PATIENCE, async |client| command(client, false).await)).await,
+            Servers::Cluster(cluster) => Box::pin(cluster.run(key, needs, PATIENCE, command)).await,
+        }
+    }
+
+    /// A server that is connected; where none is, one that says why.
+    pub(super) async fn any(&self) -> Result<Arc<Supervisor>> {
+        match &*self.servers {
+            Servers::One(supervisor) => Ok(Arc::clone(supervisor)),
+            Servers::Cluster(cluster) => {
+                let map = cluster.map(PATIENCE).await?;
+                let all = || map.members.values().map(|member| &member.supervisor);
+                let one = all().find(|supervisor| supervisor.server().is_some()).or_else(|| all().next());
+                one.map(Arc::clone).ok_or_else(|| RedisError::unreachable("the cluster has no primaries"))
+            }
+        }
     }
 
     /// The ACL rule for the keys of orders.
@@ -306,11 +286,9 @@ impl Commands {
     pub(super) fn order_key(&self, id: &str) -> String {
         format!("{}{id}", self.prefix)
     }
-
-    fn on_orders(&self, command: &str) -> String {
-        format!("{command} {}", self.orders)
-    }
 }
 
-/// What instances need to see each other.
-const MEMBERS: &str = "+hset +hgetall +hdel +pexpire ~order-closer:*";
+/// Fails if the authorities to trust can't be read, where any are needed.
+fn check_authorities(redis: &Redis) -> Result<()> {
+    if redis.url.is_encrypted() { tls_connector(redis).map(drop) } else { Ok(()) }
+}

@@ -64,6 +64,7 @@ impl Connection {
         match &redis.url.address {
             RedisAddress::Unix(path) => Self::open_at(redis, ServerConfig::Unix { path: path.clone() }, &performance).await,
             RedisAddress::Tcp { host, port, .. } => Self::open_named(redis, host, *port, &performance).await,
+            RedisAddress::Cluster { .. } => Err(RedisError::unreachable("a cluster has a connection to each of its primaries")),
             RedisAddress::Nowhere => Err(RedisError::none()),
             RedisAddress::Sentinels(_) => {
                 let Some(mut watch) = Watch::of(redis) else { return Err(RedisError::unreachable("no sentinel is named")) };

@@ -134,15 +134,29 @@ impl RedisError {
                 "let redis.url name the sentinels and the service that they watch: {}",
                 redis.url.as_other("-sentinel", "?sentinelServiceName=NAME")
             ),
-            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Nowhere => {
+            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => {
                 "let redis.url lead to the primary, whose keys expire and are announced".into()
             }
         };
         Self::NotOurs(Said::new("it is a sentinel", fix))
     }
 
-    pub(super) fn cluster_node(what: impl Into<String>) -> Self {
-        Self::NotOurs(Said::new(what, "let redis.url lead to a Redis without cluster mode; order-closer does not support Redis Cluster"))
+    /// A node of a cluster where another Redis was meant.
+    pub(super) fn cluster_node(redis: &Redis) -> Self {
+        let url = match &redis.url.address {
+            RedisAddress::Tcp { .. } => redis.url.as_other("-cluster", ""),
+            RedisAddress::Unix(_) | RedisAddress::Sentinels(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => {
+                "redis-cluster://HOST:PORT".into()
+            }
+        };
+        let fix = format!("let redis.url name the cluster, by some of its nodes with commas between: {url}");
+        Self::NotOurs(Said::new("it is a node of a cluster", fix))
+    }
+
+    /// Another Redis where a node of a cluster was meant.
+    pub(super) fn no_cluster(redis: &Redis) -> Self {
+        let fix = format!("let redis.url be that of one Redis: {}", redis.url.as_other("", ""));
+        Self::NotOurs(Said::new("it is no node of a cluster", fix))
     }
 }
 
@@ -168,7 +182,11 @@ fn refusal(code: &str, text: &str, needs: &str) -> RedisError {
     let lower = text.to_ascii_lowercase();
     match code {
         "READONLY" | "MASTERDOWN" => RedisError::not_primary(format!("it is a replica: {text}")),
-        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => RedisError::cluster_node(format!("it is a node of a cluster: {text}")),
+        "MOVED" | "ASK" | "CROSSSLOT" => RedisError::NotOurs(Said::new(
+            format!("it is a node of a cluster: {text}"),
+            "let redis.url name the cluster: redis-cluster://HOST:PORT",
+        )),
+        "CLUSTERDOWN" => RedisError::NotNow(with("the cluster lacks nodes or slots: see CLUSTER INFO and CLUSTER NODES")),
         "NOPROTO" => RedisError::too_old(text),
         "NOPERM" => RedisError::Denied(with(&format!("give the ACL user these rights: {needs}"))),
         "NOAUTH" => RedisError::Denied(with(
@@ -245,7 +263,7 @@ mod tests {
         }
         for (text, fix) in [
             ("READONLY You can't write against a read only replica.", "primary"),
-            ("MOVED 1234 127.0.0.1:7001", "cluster mode"),
+            ("MOVED 1234 127.0.0.1:7001", "redis-cluster://"),
             ("ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, ", "6.2"),
             ("ERR unknown command 'HELLO'", "6.2"),
             ("NOPROTO unsupported protocol version", "6.2"),

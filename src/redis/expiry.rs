@@ -9,6 +9,8 @@ pub enum Expiry {
     Never,
     /// In microseconds since 1970 UTC, by the server's clock.
     At(i64),
+    /// The part of the cluster that has it does not answer.
+    Unknown,
 }
 
 impl Expiry {
@@ -25,7 +27,7 @@ impl Expiry {
 /// An answer to the question when keys are to expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expiries {
-    /// The server's clock when it answered, in microseconds since 1970 UTC.
+    /// The server's clock when it answered, in microseconds since 1970 UTC; of several servers, one's.
     pub now: i64,
     /// Of each key, in the order in which they were asked for.
     pub keys: Vec<Expiry>,

@@ -20,9 +20,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     error::{RedisError, Result, Said, sort},
+    resolve::resolve,
     secrets::Secrets,
 };
-use crate::config::{Redis, RedisAddress, Secret};
+use crate::config::{Endpoint, Redis, RedisAddress, Secret};
 
 /// How long a connection attempt or an answer may take.
 pub const PATIENCE: Duration = Duration::from_secs(3);
@@ -44,7 +45,9 @@ impl<'l> Login<'l> {
     pub(super) fn of_sentinels(redis: &'l Redis) -> Self {
         match &redis.url.address {
             RedisAddress::Sentinels(sentinels) => Self { username: sentinels.username.as_deref(), password: sentinels.password.as_ref() },
-            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Nowhere => Self { username: None, password: None },
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => {
+                Self { username: None, password: None }
+            }
         }
     }
 }
@@ -100,6 +103,20 @@ impl Link {
         };
         in_time(connected, &secrets, "+hello +auth +ping +client|id").await?;
         Ok(Self { client, driving, secrets })
+    }
+
+    /// Connects to the first of a name's addresses that answers.
+    pub(super) async fn open_named(redis: &Redis, login: Login<'_>, Endpoint { host, port }: &Endpoint) -> Result<Self> {
+        let mut failure = None;
+        for address in resolve(host, *port, PATIENCE).await? {
+            match Self::open(redis, login, at(address, host), &|_| {}).await {
+                Ok(link) => return Ok(link),
+                // A server's own words say more than its silence.
+                Err(error) if matches!(failure, None | Some(RedisError::Unreachable(_))) => failure = Some(error),
+                Err(_) => {}
+            }
+        }
+        Err(failure.unwrap_or_else(|| RedisError::unreachable("the name has no address")))
     }
 
     /// Waits for an answer; `needs` are the ACL rules without which it is denied.

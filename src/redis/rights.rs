@@ -36,8 +36,8 @@ impl Commands {
         if let Some(key) = stream {
             commands.push(("XADD", vec![key, "NOMKSTREAM", "not an id", "field", "value"]));
         }
-        let answers = self
-            .supervised()
+        let supervisor = self.any().await?;
+        let answers = supervisor
             .run("", PATIENCE, async |client| {
                 let pipeline = client.pipeline();
                 for (name, arguments) in &commands {
@@ -49,7 +49,7 @@ impl Commands {
         let (mut rights, mut keys) = (Vec::new(), BTreeSet::new());
         for ((name, arguments), answer) in commands.iter().zip(answers) {
             let Err(error) = answer else { continue };
-            match self.supervised().sort(&error) {
+            match supervisor.sort(&error, "") {
                 // Versions differ in how they speak of a key, and agree in how they speak of a command.
                 RedisError::Denied(said) if !said.reason.contains("run the '") => {
                     let key = arguments.first().copied().unwrap_or_default();

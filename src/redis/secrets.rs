@@ -14,7 +14,7 @@ impl Secrets {
     pub(super) fn of(redis: &Redis) -> Self {
         let of_sentinels = match &redis.url.address {
             RedisAddress::Sentinels(sentinels) => sentinels.password.as_ref(),
-            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Nowhere => None,
+            RedisAddress::Tcp { .. } | RedisAddress::Unix(_) | RedisAddress::Cluster { .. } | RedisAddress::Nowhere => None,
         };
         let mut forms = Vec::new();
         for password in redis.url.password.iter().chain(of_sentinels).map(Secret::reveal).filter(|password| !password.is_empty()) {

@@ -13,8 +13,7 @@ use tracing::debug;
 
 use super::{
     error::{RedisError, Result, Said},
-    link::{Link, Login, PATIENCE, at},
-    resolve::resolve,
+    link::{Link, Login, PATIENCE},
 };
 use crate::config::{Endpoint, Redis, RedisAddress, Sentinels};
 
@@ -132,23 +131,14 @@ impl Watching {
 }
 
 async fn dial(redis: &Redis, sentinel: &Endpoint) -> Result<Link> {
-    let Endpoint { host, port } = sentinel;
-    let mut failure = None;
-    for address in resolve(host, *port, PATIENCE).await? {
-        match Link::open(redis, Login::of_sentinels(redis), at(address, host), &|_| {}).await {
-            Ok(link) => return Ok(link),
-            Err(error) => failure = Some(error),
-        }
-    }
-    Err(match failure {
-        Some(RedisError::Denied(said)) => RedisError::Denied(Said::new(
+    match Link::open_named(redis, Login::of_sentinels(redis), sentinel).await {
+        Err(RedisError::Denied(said)) => Err(RedisError::Denied(Said::new(
             format!("the sentinel does not let us in: {said}"),
             "put the sentinels' own password into redis.url: ?sentinelServiceName=…&sentinelPassword=…, with &sentinelUsername=… if they \
              have users; that of Redis stays before the @",
-        )),
-        Some(error) => error,
-        None => RedisError::unreachable("the name has no address"),
-    })
+        ))),
+        dialled => dialled,
+    }
 }
 
 async fn ask(link: &Link, service: &str) -> Result<Endpoint> {

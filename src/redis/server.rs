@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use super::error::{RedisError, Result};
-use crate::config::{Endpoint, Redis};
+use crate::config::{Endpoint, Redis, RedisAddress};
 
 /// The fields of INFO.
 pub(super) type Info = HashMap<String, String>;
@@ -75,18 +75,18 @@ impl fmt::Display for Server {
     }
 }
 
-/// Fails unless this is a primary without a cluster, where keys expire and are announced. Takes INFO's sections `server` and
+/// Fails unless this is a primary, of a cluster or without one as the settings say, where keys expire and are announced. Takes INFO's sections `server` and
 /// `replication`, or one of them, and the settings by which it was found.
 pub(super) fn check_role(info: &Info, redis: &Redis) -> Result<()> {
     let field = |name: &str| info.get(name).map_or("", String::as_str);
+    let in_cluster = matches!(redis.url.address, RedisAddress::Tcp { in_cluster: true, .. });
     // Valkey has a name of its own for it.
     match [field("redis_mode"), field("server_mode")] {
-        ["sentinel", _] | [_, "sentinel"] => {
-            return Err(RedisError::sentinel(redis));
-        }
-        ["cluster", _] | [_, "cluster"] => {
-            return Err(RedisError::cluster_node("it is a node of a cluster"));
-        }
+        ["sentinel", _] | [_, "sentinel"] => return Err(RedisError::sentinel(redis)),
+        ["cluster", _] | [_, "cluster"] if in_cluster => {}
+        ["cluster", _] | [_, "cluster"] => return Err(RedisError::cluster_node(redis)),
+        ["", ""] => {}
+        _ if in_cluster => return Err(RedisError::no_cluster(redis)),
         _ => {}
     }
     match field("role") {

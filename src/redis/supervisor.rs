@@ -119,9 +119,9 @@ impl Supervisor {
         answer
     }
 
-    /// Sorts what became of one command of a pipeline.
-    pub(super) fn sort(&self, error: &Error) -> RedisError {
-        sort(error, &self.secrets, "")
+    /// Sorts what became of one command of a pipeline; `needs` are the ACL rules without which it is denied.
+    pub(super) fn sort(&self, error: &Error, needs: &str) -> RedisError {
+        sort(error, &self.secrets, needs)
     }
 
     /// What is wrong: the connection, or the commands that Redis refuses, each with what it is for.

@@ -2,43 +2,76 @@
 //!
 //! A session is one confirmed subscription. Whatever ends it, a new connection is made after a short
 //! pause, and every confirmed subscription is followed by a sweep, since what expired in between was
-//! told to nobody.
+//! told to nobody. The nodes of a cluster announce their own keys and no others, so each of its primaries has sessions of its
+//! own, for as long as it is one.
+
+mod session;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
-use backon::{BackoffBuilder, ExponentialBuilder};
-use tokio::sync::{broadcast::error::RecvError, oneshot, watch};
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::{debug, error, warn};
 
 use crate::{
     close::{Inbox, Offer, Reminder, Stats},
-    config::{Listen, Redis},
-    metric,
+    config::Redis,
     order::Trigger,
-    redis::{AUDIT, Commands, Events, RedisError, Said, Subscriber, address, missing_flags, redis_cli, with_flags},
+    redis::{Commands, Primary, RedisError, Said as RedisSaid, address},
     trigger::{
         key::{KeyReader, NotAnOrder},
         membership::Membership,
     },
 };
+use session::Session;
 
-/// A session that lasted this long was a good one, and the next begins at once.
-const GOOD_SESSION: Duration = Duration::from_secs(5);
+/// From how many primaries expired keys are heard.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Hearing {
+    primaries: usize,
+    subscribed: BTreeSet<String>,
+}
 
-const NOTIFICATIONS: &str = "notify-keyspace-events";
+impl Hearing {
+    /// How many primaries there are, as far as that is known: one without a cluster.
+    #[must_use]
+    pub fn primaries(&self) -> usize {
+        self.primaries
+    }
 
-/// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionEnd {
-    /// The daemon stops.
-    Shutdown,
-    /// No subscription, or no longer; the reason.
-    Disconnected(RedisError),
+    /// With how many of them there is a confirmed subscription.
+    #[must_use]
+    pub fn subscribed(&self) -> usize {
+        self.subscribed.len()
+    }
+
+    /// Whether there is one with any.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        !self.subscribed.is_empty()
+    }
+
+    /// Whether there is one with each.
+    #[must_use]
+    pub fn all(&self) -> bool {
+        self.any() && self.subscribed.len() == self.primaries
+    }
+
+    /// What is missing, in a few words.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        match (self.all(), self.any()) {
+            (true, _) => None,
+            (false, false) => Some("no keyspace notifications".into()),
+            (false, true) => Some(format!("keyspace notifications from {} of {} primaries", self.subscribed(), self.primaries)),
+        }
+    }
 }
 
 /// A rule that listens.
@@ -63,8 +96,8 @@ pub struct Listener {
     pub rules: watch::Receiver<Vec<Listening>>,
     /// For the server's settings.
     pub commands: Commands,
-    /// Whether there is a confirmed subscription.
-    pub subscribed: watch::Sender<bool>,
+    /// From whom there are confirmed subscriptions.
+    pub subscribed: watch::Sender<Hearing>,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -91,109 +124,33 @@ impl Listener {
         }
     }
 
-    /// Holds one session after the other.
+    /// Sees to it that each primary has sessions, and nobody else.
     async fn hold_sessions(self) {
-        let pauses = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(50))
-            .with_max_delay(Duration::from_secs(2))
-            .without_max_times()
-            .with_jitter();
-        let mut pause = pauses.build();
-        let (mut known, mut reminder) = (BTreeSet::new(), Reminder::default());
+        let mut primaries = self.commands.primaries(&self.redis);
+        let listener = Arc::new(self);
+        let mut sessions: BTreeMap<String, AbortOnDropHandle<()>> = BTreeMap::new();
+        let mut said = Said::default();
         loop {
-            let began = tokio::time::Instant::now();
-            let end = self.session().await;
-            let subscribed = self.subscribed.send_replace(false);
-            let SessionEnd::Disconnected(error) = end else {
-                return;
-            };
-            if subscribed {
-                known.clear();
+            let (now, failure) = primaries.now();
+            let names: BTreeSet<String> = now.iter().map(Primary::name).collect();
+            sessions.retain(|name, _| names.contains(name));
+            for primary in now {
+                let session = || Session::new(Arc::clone(&listener), primary.clone());
+                sessions.entry(primary.name()).or_insert_with(|| AbortOnDropHandle::new(tokio::spawn(session().hold())));
             }
-            if began.elapsed() > GOOD_SESSION {
-                pause = pauses.build();
-            }
-            let Said { reason, fix } = error.said();
-            // Each reason is said once, however many attempts it takes; what nobody mends, each minute again.
-            let (is_news, now) = (known.insert(reason.clone()), tokio::time::Instant::now());
-            if error.needs_a_hand() && (is_news || reminder.is_due(now)) {
-                reminder = Reminder::said(now);
-                error!(
-                    redis = address(&self.redis),
-                    reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile"
-                );
-            } else if is_news {
-                warn!(
-                    redis = address(&self.redis),
-                    reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile"
-                );
+            listener.subscribed.send_if_modified(|hearing| {
+                let before = hearing.clone();
+                hearing.subscribed.retain(|name| names.contains(name));
+                hearing.primaries = names.len();
+                *hearing != before
+            });
+            match failure {
+                Some(error) => said.say(&listener.redis, &error, names.is_empty()),
+                None => said = Said::default(),
             }
             tokio::select! {
-                () = tokio::time::sleep(pause.next().unwrap_or_default()) => {}
-                () = self.stop.cancelled() => return,
-            }
-        }
-    }
-
-    async fn session(&self) -> SessionEnd {
-        tokio::select! {
-            error = self.listen() => SessionEnd::Disconnected(error),
-            () = self.stop.cancelled() => SessionEnd::Shutdown,
-        }
-    }
-
-    /// Listens until something is wrong, and says what.
-    async fn listen(&self) -> RedisError {
-        let (subscriber, events) = match Subscriber::connect(&self.redis).await {
-            Ok(connected) => connected,
-            Err(error) => return error,
-        };
-        // Notifications are heard while an audit waits for its answers.
-        tokio::select! {
-            error = self.audit(subscriber) => error,
-            error = self.hear(events) => error,
-        }
-    }
-
-    /// Sees to it that the subscription stays, that the server still notifies, and that commands get through.
-    async fn audit(&self, mut subscriber: Subscriber) -> RedisError {
-        let mut setting = Setting::default();
-        let mut troubles = Troubles::default();
-        self.audit_notifications(&mut setting).await;
-        self.subscribed.send_replace(true);
-        metric::SUBSCRIPTIONS.add(1, &[]);
-        info!(redis = address(&self.redis), "listening for expired keys");
-        self.want_sweeps();
-
-        let mut audit = tokio::time::interval_at(tokio::time::Instant::now() + AUDIT, AUDIT);
-        audit.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                reason = subscriber.ended() => return reason,
-                _ = audit.tick() => {}
-            }
-            if let Err(error) = subscriber.audit().await {
-                return error;
-            }
-            self.audit_notifications(&mut setting).await;
-            troubles.say(self.commands.troubles());
-        }
-    }
-
-    /// Hears notifications, and never waits for anything but the next one.
-    async fn hear(&self, mut events: Events) -> RedisError {
-        let own = (self.redis.listen == Listen::Own).then_some(self.redis.url.database);
-        loop {
-            match events.recv().await {
-                Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
-                Ok(event) => self.hand_on(event.key.as_bytes(), event.db),
-                Err(RecvError::Lagged(events)) => {
-                    self.rules.borrow().iter().for_each(|rule| rule.stats.lost(events));
-                    warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
-                    self.want_sweeps();
-                }
-                // The audit says why.
-                Err(RecvError::Closed) => std::future::pending().await,
+                () = primaries.changed() => {}
+                () = listener.stop.cancelled() => return,
             }
         }
     }
@@ -224,83 +181,36 @@ impl Listener {
     fn want_sweeps(&self) {
         self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
     }
-
-    /// Checks that the server notifies of expired keys, and sets it to if it is allowed and configured to.
-    async fn audit_notifications(&self, seen: &mut Setting) {
-        let now = match self.commands.config(NOTIFICATIONS).await {
-            Ok(flags) if missing_flags(&flags).is_empty() => Setting::Complete,
-            Ok(flags) => Setting::Incomplete(flags),
-            Err(error @ (RedisError::Denied(_) | RedisError::Rejected(_))) => Setting::Hidden(error),
-            // That says nothing about the setting.
-            Err(_) => return,
-        };
-        if *seen == now {
-            return;
-        }
-        match &now {
-            Setting::Unseen | Setting::Complete => {}
-            // A user without that right is a good choice.
-            Setting::Hidden(RedisError::Denied(Said { reason, .. })) => {
-                info!(reason, "Redis does not show notify-keyspace-events; `order-closer check` tells whether notifications arrive");
-            }
-            Setting::Hidden(error) => {
-                warn!(reason = %error, "Redis does not show notify-keyspace-events; `order-closer check` tells whether notifications arrive");
-            }
-            Setting::Incomplete(flags) => {
-                let wanted = with_flags(flags, self.commands.server().as_ref());
-                let set = if self.redis.enable_notifications {
-                    self.commands.set_config(NOTIFICATIONS, &wanted).await.map_err(|error| error.to_string())
-                } else {
-                    Err("redis.enable_notifications is false".into())
-                };
-                match set {
-                    Ok(()) => {
-                        info!(was = flags, now = wanted, "set notify-keyspace-events, so that Redis publishes expired keys");
-                        self.want_sweeps();
-                        *seen = Setting::Complete;
-                        return;
-                    }
-                    Err(reason) => error!(
-                        reason,
-                        fix = redis_cli(&self.commands.whereabouts(&self.redis), &["CONFIG", "SET", NOTIFICATIONS, &wanted]),
-                        "Redis does not publish expired keys, and orders are closed by their rows alone"
-                    ),
-                }
-            }
-        }
-        *seen = now;
-    }
 }
 
-/// What is known of the server's `notify-keyspace-events`.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum Setting {
-    #[default]
-    Unseen,
-    Complete,
-    Incomplete(String),
-    Hidden(RedisError),
-}
-
-/// What was wrong with the commands at the last audit.
+/// Why it is not known which primaries there are, as far as that was said.
 #[derive(Debug, Default)]
-struct Troubles {
-    seen: BTreeMap<&'static str, RedisError>,
-    said: BTreeSet<&'static str>,
+struct Said {
+    reasons: BTreeSet<String>,
+    reminder: Reminder,
 }
 
-impl Troubles {
-    /// Says each trouble once, when two audits in a row have seen it, and its end.
-    fn say(&mut self, now: BTreeMap<&'static str, RedisError>) {
-        for (&command, error) in &now {
-            if self.seen.contains_key(command) && self.said.insert(command) {
-                let Said { reason, fix } = error.said();
-                warn!(command, reason, fix, "Redis does not take commands; orders close by their rows all the same");
+impl Said {
+    /// Says each reason once, however often it comes back; what nobody mends, each minute again.
+    fn say(&mut self, redis: &Redis, error: &RedisError, is_deaf: bool) {
+        let (RedisSaid { reason, fix }, now) = (error.said(), Instant::now());
+        let is_news = self.reasons.insert(reason.clone());
+        let (redis, needs_a_hand) = (address(redis), error.needs_a_hand());
+        let is_due = is_news || (needs_a_hand && self.reminder.is_due(now));
+        if is_due {
+            self.reminder = Reminder::said(now);
+        }
+        match (is_due, is_deaf, needs_a_hand) {
+            (false, ..) => {}
+            (true, true, true) => {
+                error!(redis, reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile");
+            }
+            (true, true, false) => {
+                warn!(redis, reason, fix, "no keyspace notifications; reconnecting, and closing orders by their rows alone meanwhile");
+            }
+            (true, false, _) => {
+                warn!(redis, reason, fix, "the cluster does not say which primaries it has; staying with those that are known");
             }
         }
-        for ended in self.said.extract_if(.., |command| !now.contains_key(command)) {
-            info!(command = ended, "Redis takes commands again");
-        }
-        self.seen = now;
     }
 }

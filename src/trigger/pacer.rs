@@ -29,6 +29,7 @@ use crate::{
     redis::Commands,
     trigger::{
         key::KeyReader,
+        listener::Hearing,
         membership::Membership,
         wheel::{Appointment, Step, Wheel},
     },
@@ -89,7 +90,7 @@ impl Pacer {
         (upcoming, later): (mpsc::Receiver<Vec<Upcoming>>, mpsc::Receiver<Later>),
         inbox: Arc<Inbox>,
         peers: Arc<Membership>,
-        (keys, commands, subscribed): (KeyReader, Commands, watch::Receiver<bool>),
+        (keys, commands, subscribed): (KeyReader, Commands, watch::Receiver<Hearing>),
         stop: CancellationToken,
     ) -> Self {
         let touch = Toucher {
@@ -181,7 +182,7 @@ impl Pacer {
 pub struct Toucher {
     keys: KeyReader,
     commands: Commands,
-    subscribed: watch::Receiver<bool>,
+    subscribed: watch::Receiver<Hearing>,
     inbox: Arc<Inbox>,
     under_way: Arc<Semaphore>,
     rest_until: Arc<Mutex<Option<Instant>>>,
@@ -190,7 +191,7 @@ pub struct Toucher {
 impl Toucher {
     /// Sends a touch of these orders' keys, and returns whether it did, so that their notifications may follow.
     fn send(&self, ids: Vec<OrderId>) -> bool {
-        if !*self.subscribed.borrow() || self.is_resting() {
+        if !self.subscribed.borrow().any() || self.is_resting() {
             return false;
         }
         let Some(keys) = ids.iter().map(|id| self.keys.key(id)).collect() else { return false };

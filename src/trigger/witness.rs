@@ -144,8 +144,9 @@ impl Witness {
         });
     }
 
-    /// Asks for the keys of these orders. Returns what is known of each then, or nothing if Redis counts as away.
-    async fn learn(&self, orders: &[(OrderId, Option<i64>)]) -> Option<Vec<Key>> {
+    /// Asks for the keys of these orders. Returns what is known of each then, or nothing if Redis counts as away; of a cluster,
+    /// a part may.
+    async fn learn(&self, orders: &[(OrderId, Option<i64>)]) -> Option<Vec<Option<Key>>> {
         let limit = self.lock().limit(Instant::now())?;
         let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{}", self.prefix, id.as_str())).collect();
         let answer = self.keys.expiries(&names, limit).await;
@@ -194,9 +195,12 @@ impl Clearance for Witness {
         for chunk in orders.chunks(AT_ONCE) {
             let asked: Vec<_> = chunk.iter().map(|order| (order.id.clone(), order.deadline)).collect();
             match self.learn(&asked).await {
-                Some(learned) => keys.extend(learned.into_iter().map(Some)),
-                None => keys.extend(chunk.iter().map(|order| self.lock().answers.get(&order.id, order.deadline).map(|answer| answer.key))),
+                Some(learned) => keys.extend(learned),
+                None => keys.extend(chunk.iter().map(|_| None)),
             }
+        }
+        for (key, order) in keys.iter_mut().zip(orders).filter(|(key, _)| key.is_none()) {
+            *key = self.lock().answers.get(&order.id, order.deadline).map(|answer| answer.key);
         }
         let now = Instant::now();
         let unread: Vec<&Pending> = {
@@ -263,12 +267,12 @@ impl State {
     }
 
     /// Takes in an answer of Redis, and compares it with rows whose deadlines are known.
-    fn learned(&mut self, orders: &[(OrderId, Option<i64>)], expiries: &Expiries, now: Instant, mapping: &Mapping) -> Vec<Key> {
+    fn learned(&mut self, orders: &[(OrderId, Option<i64>)], expiries: &Expiries, now: Instant, mapping: &Mapping) -> Vec<Option<Key>> {
         self.clock = Some((expiries.now, now));
         (self.away_until, self.denied_said) = (None, false);
-        let keys: Vec<Key> = expiries.keys.iter().map(|expiry| key(*expiry, expiries.now, now)).collect();
+        let keys: Vec<Option<Key>> = expiries.keys.iter().map(|expiry| key(*expiry, expiries.now, now)).collect();
         let mut disputed = None;
-        for ((id, deadline), key) in orders.iter().zip(&keys) {
+        for ((id, deadline), key) in orders.iter().zip(&keys).filter_map(|(order, key)| Some((order, key.as_ref()?))) {
             let is_new = self.answers.get(id, *deadline).is_none_or(|known| known.key.is_disputed(*deadline) != key.is_disputed(*deadline));
             let ahead = deadline.map_or(0, |deadline| deadline.saturating_sub(expiries.now));
             // A hint may name an order that is yet to be taken, and its key written.
@@ -368,14 +372,15 @@ impl State {
     }
 }
 
-/// What Redis has said at this instant.
-fn key(expiry: Expiry, clock: i64, now: Instant) -> Key {
-    match expiry {
+/// What Redis has said at this instant, if it has.
+fn key(expiry: Expiry, clock: i64, now: Instant) -> Option<Key> {
+    Some(match expiry {
+        Expiry::Unknown => return None,
         Expiry::NoKey => Key::Gone,
         Expiry::Never => Key::Never,
         // A key beyond all calendars is as good as one without TTL.
         Expiry::At(at) => now.checked_add(micros(at.saturating_sub(clock))).map_or(Key::Never, |until| Key::Expires { at, until }),
-    }
+    })
 }
 
 /// So many microseconds; none if that is before zero.

@@ -1,5 +1,7 @@
 //! `order-closer check`: each thing that is wrong has its mark, and what it prints fixes it.
 
+/// A Redis Cluster, and who is none.
+mod cluster;
 /// The database: mapping, indexes, rights, time zones.
 mod database;
 /// Deadlines: how they are understood, and what is overdue.

@@ -375,6 +375,8 @@ async fn wrong_values_are_refused() {
         ("[redis]\nenable_notifications = 'yes'", "redis.enable_notifications", ["\"yes\"", "true or false"]),
         ("[redis]\nlisten = 'some'", "redis.listen", ["\"some\"", "all or own"]),
         ("[redis]\nkey_prefix = ''", "redis.key_prefix", ["is empty", "every expired key"]),
+        ("[redis]\nurl = 'redis://h1,h2'", "redis.url", ["several hosts", "redis-cluster://"]),
+        ("[redis]\nurl = 'redis-sentinel://h1,h2'", "redis.url", ["names the service", "?sentinelServiceName=mymaster"]),
         ("[redis]\nurl = 'redis://h/300'", "redis.url", ["database number", "from 0 to 255"]),
         ("[database]\ntime_zone = 'UTC+8'", "database.time_zone", ["\"UTC+8\"", "\"+08:00\""]),
         ("[log]\nformat = 'xml'", "log.format", ["\"xml\"", "text or json"]),

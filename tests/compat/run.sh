@@ -11,8 +11,9 @@ dir="$(cd "${COMPAT_DIR:-target/compat}" && pwd)" || exit 1
 cargo="${CARGO:-cargo}"
 all="redis-6.2 redis-8 valkey-8 valkey-9 postgres-12 postgres-17 postgres-18 mariadb-11.8 mysql-9.7"
 
-# What a Redis is asked: notifications, keys, streams, peers, rights, and what `check` finds; with SQLite beside it.
-redis='^(support::redis|promises::(redis|redis_access|redis_changes|redis_trouble|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::redis)::)'
+# What a Redis is asked: notifications, keys, streams, peers, rights, clusters, sentinels, and what `check` finds; with SQLite
+# beside it.
+redis='^(support::redis|promises::(redis|redis_access|redis_changes|redis_trouble|cluster|sentinels|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::(redis|cluster|sentinels))::)'
 # What a database is asked: the whole exam, and the promises in which it is away, far, locked, wrong, or raced for.
 promises='databases|dead_letters|faults|locks|network|poison|races|tables|together'
 postgres="^(conformance::postgres::|promises::($promises)::.*in_postgres\$)"
@@ -21,8 +22,8 @@ mariadb="^(conformance::mariadb::|promises::($promises)::.*in_mariadb\$)"
 # What is not asked of a server, because it has nothing like it.
 none='^$'
 declare -A lacks=(
-	# This build of it has no TLS, and 6.2 no flag for new keys.
-	[redis-6.2]='_tls_|authority|other_ways_to_redis|the_printed_command_reaches_the_server|flags_of_others_stay'
+	# This build of it has no TLS, and 6.2 no flag for new keys; and these tests set up clusters and sentinels as from 7.0 on.
+	[redis-6.2]='cluster|sentinels|_tls_|authority|other_ways_to_redis|the_printed_command_reaches_the_server|flags_of_others_stay'
 	# No type uuid, no Aria, no count of the rows that were read; and these tests' own SQL needs a table of numbers, EXPLAIN
 	# PARTITIONS, or the right READ ONLY ADMIN.
 	[mysql-9.7]='uuid_ids|an_engine_without_transactions|reads_only_what_is_due|a_long_list_uses_the_index|a_look_up_reads_few_partitions|a_mariadb_that_became_read_only|closing_finds_orders_by_id|dead_letters_of_settled_orders_are_forgotten|old_events_are_pruned'

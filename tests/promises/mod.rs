@@ -9,6 +9,8 @@ mod ask;
 mod clock_jumps;
 /// Keys that expire earlier or later than their rows, postponed deadlines, orders opened again.
 mod clocks;
+/// A Redis Cluster whose nodes come, go, and hand over their slots.
+mod cluster;
 /// The database away, killed in the middle of a batch, frozen.
 mod databases;
 /// What was given up, and what becomes of it.

@@ -1,11 +1,16 @@
 //! Sentinels that name the primary: whatever becomes of it, orders close on time, and notifications are back soon.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use super::{assert_on_time, listening, webhooks::until_delivered};
+use super::{
+    assert_on_time,
+    cluster::{KEYS, ignored},
+    listening,
+    webhooks::until_delivered,
+};
 use crate::support::{
     Daemon, Kind, Redis, Settings, Shop, order_closer,
-    redis::{Keep, Safety, Trio},
+    redis::{Keep, Safety, Trio, unix_millis},
     wait,
 };
 
@@ -22,21 +27,21 @@ async fn shop_and_settings(trio: &Trio) -> (Shop, Settings) {
     (shop, settings)
 }
 
-/// How many notifications the daemon has heard, as far as it has said so.
-fn heard(daemon: &Daemon) -> u64 {
-    daemon.said("summary").iter().filter_map(|record| record["heard"].as_u64()).sum()
-}
-
-/// Waits until the daemon hears this server, whose turn it has just become; says how long that took.
-async fn until_heard(shop: &Shop, daemon: &Daemon, server: &Redis, numbers: std::ops::Range<i64>, how: &str) {
+/// Waits until the daemon hears this server, whose turn it has just become, and each key once; says how long that took.
+async fn until_heard(daemon: &Daemon, server: &Redis, how: &str) {
     let began = Instant::now();
     wait::within(FOLLOWED, "the new primary has a subscriber", async || server.subscriptions() > 0).await;
     eprintln!("subscribed {:.1} s after {how}", began.elapsed().as_secs_f64());
-    let (before, orders) = (heard(daemon), numbers.end - numbers.start);
-    shop.orders_due_in(numbers, 2_000).await;
-    shop.write_keys(server, 0).await;
-    shop.until_all_settled().await;
-    wait::until("it hears the new primary", async || heard(daemon) >= before + orders.unsigned_abs()).await;
+    assert_heard(daemon, server, how).await;
+}
+
+async fn assert_heard(daemon: &Daemon, server: &Redis, how: &str) {
+    let before = ignored(daemon);
+    let soon = unix_millis(SystemTime::now()) + 2_000;
+    let keys: Vec<(String, i64)> = (0..KEYS).map(|number| (format!("other_{}_{number}", how.replace(' ', "_")), soon)).collect();
+    server.set_all_until(&keys);
+    wait::until("each of them is heard", async || ignored(daemon) >= before + KEYS).await;
+    assert_eq!(ignored(daemon), before + KEYS, "none twice");
 }
 
 /// By hand, by death, and by silence, one after the other; orders fall due all the time.
@@ -51,19 +56,19 @@ async fn a_primary_that_is_followed() {
 
     trio.fail_over().await;
     trio.until_led_by(1).await;
-    until_heard(&shop, &daemon, &trio.servers[1], 2_001..2_021, "a failover by hand").await;
+    until_heard(&daemon, &trio.servers[1], "a failover by hand").await;
     trio.servers[0].until_replicated().await;
 
     trio.servers[1].kill();
     trio.until_led_by(0).await;
-    until_heard(&shop, &daemon, &trio.servers[0], 2_101..2_121, "the death of the primary").await;
+    until_heard(&daemon, &trio.servers[0], "the death of the primary").await;
     // It comes back as what it was, until the sentinels tell it otherwise; nobody takes it for the primary.
     trio.servers[1].start_again(Keep::Nothing);
     trio.servers[1].until_replicated().await;
 
     trio.servers[0].freeze();
     trio.until_led_by(1).await;
-    until_heard(&shop, &daemon, &trio.servers[1], 2_201..2_221, "the silence of the primary").await;
+    until_heard(&daemon, &trio.servers[1], "the silence of the primary").await;
     trio.servers[0].thaw();
     trio.servers[0].until_replicated().await;
 
@@ -89,7 +94,7 @@ async fn sentinels_that_are_away() {
     shop.orders_due_in(1..=20, 2_000).await;
     shop.write_keys(&trio.servers[0], 0).await;
     shop.until_all_settled().await;
-    wait::until("they are heard", async || heard(&daemon) >= 20).await;
+    assert_heard(&daemon, &trio.servers[0], "without sentinels").await;
     let other = Daemon::start(&settings);
     let warning = other.until_logged("no keyspace notifications").await;
     assert!(warning.contains("no sentinel says where the primary is"), "{warning}");

@@ -40,6 +40,8 @@ const ENCLOSURES: &[(&str, &str, &str)] = &[
     ("redis.url", "redis://closer:", "@h.example:6379/0"),
     ("redis.url", "rediss://:", "@h.example"),
     ("redis.url", "redis://", "@h.example"),
+    ("redis.url", "redis-cluster://closer:", "@h1.example:7000,h2.example"),
+    ("redis.url", "rediss-sentinel://:x@h1.example,h2.example?sentinelServiceName=shop&sentinelPassword=", ""),
     ("redis.url", "redis+unix:///run/redis.sock?db=0&user=closer&password=", ""),
     ("events.webhooks", "https://closer:", "@h.example/hook"),
     ("events.webhooks", "https://h.example/hook/", "?token=x"),

@@ -2,6 +2,7 @@
 
 mod changes;
 mod client;
+mod cluster;
 mod flood;
 mod impostor;
 mod trio;
@@ -17,6 +18,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 pub use client::Reply;
+pub use cluster::Cluster;
 pub use flood::Flood;
 pub use impostor::Impostor;
 pub use trio::{Safety, Trio};
@@ -119,7 +121,7 @@ impl Options {
         }
         let tls_port = self.tls.then(ports::free);
         let (process, port) = ports::with_free("redis-server", |port| Ok((launch(&self, folder.path(), port, tls_port)?, port)));
-        Redis { options: self, port, tls_port, process, folder, client: Mutex::new(None) }
+        Redis { options: self, port, tls_port, process, folder, client: Mutex::new(None), frozen: Mutex::new(false) }
     }
 }
 
@@ -132,6 +134,7 @@ pub struct Redis {
     process: Process,
     folder: TempDir,
     client: Mutex<Option<Connection>>,
+    frozen: Mutex<bool>,
 }
 
 impl Redis {
@@ -210,12 +213,14 @@ impl Redis {
 
     /// SIGSTOP: connections stay open and nothing answers.
     pub fn freeze(&self) {
+        *self.frozen.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.process.signal(Signal::SIGSTOP);
     }
 
     /// SIGCONT.
     pub fn thaw(&self) {
         self.process.signal(Signal::SIGCONT);
+        *self.frozen.lock().unwrap_or_else(PoisonError::into_inner) = false;
     }
 
     /// Starts it again on the same port, after [`Redis::kill`].
@@ -284,15 +289,28 @@ impl Redis {
         self.command(&["SET", key, value, "PXAT", &unix_millis(deadline).to_string()]);
     }
 
+    /// Whether its process runs, and was not stopped.
+    pub fn is_running(&self) -> bool {
+        self.process.ended().is_none() && !*self.frozen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes many keys, each with its expiry in milliseconds since 1970; returns those that it did not take.
+    pub fn try_set_all_until(&self, keys: Vec<(String, i64)>) -> Vec<(String, i64)> {
+        let times: Vec<String> = keys.iter().map(|(_, millis)| millis.to_string()).collect();
+        let commands: Vec<Vec<&[u8]>> = keys.iter().zip(&times).map(|((key, _), millis)| command_set(key, millis)).collect();
+        match self.pipeline(&commands) {
+            Err(_) => keys,
+            Ok(replies) => {
+                keys.iter().zip(replies).filter(|(_, reply)| *reply != Reply::Text("OK".into())).map(|(key, _)| key.clone()).collect()
+            }
+        }
+    }
+
     /// Writes many keys, each with its expiry in milliseconds since 1970.
     pub fn set_all_until(&self, keys: &[(String, i64)]) {
         for chunk in keys.chunks(1_000) {
             let times: Vec<String> = chunk.iter().map(|(_, millis)| millis.to_string()).collect();
-            let commands: Vec<Vec<&[u8]>> = chunk
-                .iter()
-                .zip(&times)
-                .map(|((key, _), millis)| vec![b"SET".as_slice(), key.as_bytes(), b"1", b"PXAT", millis.as_bytes()])
-                .collect();
+            let commands: Vec<Vec<&[u8]>> = chunk.iter().zip(&times).map(|((key, _), millis)| command_set(key, millis)).collect();
             for reply in self.pipeline(&commands).expect("Redis answers") {
                 assert_eq!(reply, Reply::Text("OK".into()));
             }
@@ -334,6 +352,10 @@ impl Redis {
         let ids: Vec<&str> = subscribers.filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("id="))).collect();
         ids.iter().map(|id| self.command(&["CLIENT", "KILL", "ID", id]).integer()).sum()
     }
+}
+
+fn command_set<'a>(key: &'a str, millis: &'a str) -> Vec<&'a [u8]> {
+    vec![b"SET", key.as_bytes(), b"1", b"PXAT", millis.as_bytes()]
 }
 
 /// Milliseconds since 1970.

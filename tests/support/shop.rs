@@ -200,11 +200,15 @@ impl Shop {
 
     /// Writes the keys of all unpaid orders as an order service would, each to expire at its deadline plus `skew` milliseconds.
     pub async fn write_keys(&self, redis: &Redis, skew: i64) {
+        redis.set_all_until(&self.keys(skew).await);
+    }
+
+    /// The keys of all unpaid orders, each with when it is to expire, in milliseconds since 1970: its deadline plus `skew`.
+    pub async fn keys(&self, skew: i64) -> Vec<(String, i64)> {
         let statuses = self.statuses().await;
         let deadlines = self.deadlines().await;
         let unpaid = deadlines.into_iter().filter(|(number, _)| statuses[number] == UNPAID);
-        let keys: Vec<(String, i64)> = unpaid.map(|(number, millis)| (key(number), millis + skew)).collect();
-        redis.set_all_until(&keys);
+        unpaid.map(|(number, millis)| (key(number), millis + skew)).collect()
     }
 
     /// Pays an order, if it is unpaid; returns whether it was.

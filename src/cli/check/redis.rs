@@ -5,12 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use tokio::{sync::broadcast::error::RecvError, time::sleep};
 
 use crate::{
-    cli::check::{Examination, Finding, host_micros},
-    config::{Config, Redis},
-    redis::{Commands, EXPIRED_FLAGS, Events, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
+    cli::{
+        Exit,
+        check::{Examination, Finding, Mark, host_micros},
+    },
+    config::{Config, Redis, RedisAddress},
+    redis::{Commands, EXPIRED_FLAGS, Events, Primary, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
     trigger::first_edition_lives,
 };
 
@@ -21,6 +25,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 const PROBE_TTL: Duration = Duration::from_millis(50);
 const TOUCH_EVERY: Duration = Duration::from_millis(20);
 const NOTIFICATION_LIMIT: Duration = Duration::from_secs(3);
+
+/// So many names of keys are tried until one is a certain node's, which may have few slots.
+const PROBES: usize = 100_000;
 
 const REDIS: &str = "redis";
 
@@ -46,22 +53,22 @@ async fn inspect(config: &Config, examination: &mut Examination) {
         Ok(commands) => commands,
         Err(error) => return unfit(redis, &error, examination),
     };
-    let server = commands.server().unwrap_or_default();
-    examination.add(Finding::ok(REDIS, format!("{}, {server}", address(redis))));
-    rights(&commands, config, examination).await;
     let before = host_micros();
-    match commands.time().await {
-        Ok(micros) => examination.clock = Some(micros - i64::midpoint(before, host_micros())),
-        Err(error) => examination.add(Finding::warn("clocks", format!("Redis does not tell the time: {error}"), error.fix())),
+    let clock = commands.time().await;
+    examination.clock = clock.as_ref().ok().map(|micros| micros - i64::midpoint(before, host_micros()));
+    let server = commands.server().unwrap_or_default();
+    let (primaries, _) = commands.primaries(redis).now();
+    if matches!(redis.url.address, RedisAddress::Cluster { .. }) {
+        examination.add(Finding::ok(REDIS, format!("{}, {} primaries, {server}", address(redis), primaries.len())));
+    } else {
+        examination.add(Finding::ok(REDIS, format!("{}, {server}", address(redis))));
     }
-    let redis = &commands.whereabouts(redis);
-    let published = Published::by(commands.config("notify-keyspace-events").await);
-    let probe = probe(&commands, redis, &published).await;
-    examination.add(notifications(&commands, redis, &published, probe.mark == super::Mark::Ok));
-    let (memory, persisted) = (commands.info("memory").await, commands.info("persistence").await);
-    examination.add(eviction(&commands, redis, memory.unwrap_or_default()).await);
-    examination.add(persistence(&commands, redis, &persisted.unwrap_or_default()).await);
-    examination.add(probe);
+    if let Err(error) = clock {
+        examination.add(Finding::warn("clocks", format!("Redis does not tell the time: {error}"), error.fix()));
+    }
+    let inspected = primaries.iter().map(|primary| inspect_primary(config, &commands, primary));
+    let inspected: Vec<Examination> = join_all(inspected).await;
+    together(&primaries, inspected, examination);
     // Who may not read it is told so among the rights.
     if first_edition_lives(config, &commands).await.unwrap_or(false) {
         examination.add(Finding::warn(
@@ -69,6 +76,47 @@ async fn inspect(config: &Config, examination: &mut Examination) {
             "a daemon of the first edition closes orders of this table, too: it asks nobody before that, and honours neither pause nor dispute",
             "upgrade it, or stop it",
         ));
+    }
+}
+
+/// What each primary has to itself.
+async fn inspect_primary(config: &Config, all: &Commands, primary: &Primary) -> Examination {
+    let mut examination = Examination::default();
+    let commands = &primary.commands;
+    if let Err(error @ (RedisError::Unreachable(_) | RedisError::NotOurs(_))) = commands.time().await {
+        unfit(&primary.redis, &error, &mut examination);
+        return examination;
+    }
+    let redis = &commands.whereabouts(&primary.redis);
+    rights(commands, config, &mut examination).await;
+    let published = Published::by(commands.config("notify-keyspace-events").await);
+    let probe = probe(all, primary, redis, &published).await;
+    examination.add(notifications(commands, redis, &published, probe.mark == Mark::Ok));
+    let (memory, persisted) = (commands.info("memory").await, commands.info("persistence").await);
+    examination.add(eviction(commands, redis, memory.unwrap_or_default()).await);
+    examination.add(persistence(commands, redis, &persisted.unwrap_or_default()).await);
+    examination.add(probe);
+    examination
+}
+
+/// Adds what was found at each primary: what is as it should be with all of them alike once, the rest with the primary's name.
+fn together(primaries: &[Primary], inspected: Vec<Examination>, examination: &mut Examination) {
+    let of_one = |finding: &Finding| inspected.iter().all(|other| other.findings.contains(finding));
+    let mut common: Vec<Finding> = Vec::new();
+    for (primary, found) in primaries.iter().zip(&inspected) {
+        for finding in &found.findings {
+            if primaries.len() == 1 || (finding.mark == Mark::Ok && of_one(finding)) {
+                if !common.contains(finding) {
+                    common.push(finding.clone());
+                }
+            } else {
+                common.push(Finding { found: format!("{}: {}", primary.name(), finding.found), ..finding.clone() });
+            }
+        }
+    }
+    common.into_iter().for_each(|finding| examination.add(finding));
+    if inspected.iter().any(|found| found.exit == Some(Exit::Unavailable)) {
+        examination.exit = Some(Exit::Unavailable);
     }
 }
 
@@ -192,13 +240,18 @@ async fn persistence(commands: &Commands, redis: &Redis, persisted: &HashMap<Str
 }
 
 /// A key that really expires, and whose notification really arrives.
-async fn probe(commands: &Commands, redis: &Redis, published: &Published) -> Finding {
+async fn probe(all: &Commands, primary: &Primary, redis: &Redis, published: &Published) -> Finding {
     const NAME: &str = "probe key";
+    let commands = &primary.commands;
     let (subscriber, mut events) = match Subscriber::connect(redis).await {
         Ok(connected) => connected,
         Err(error) => return Finding::fail(NAME, format!("no subscription: {error}"), error.fix()),
     };
-    let key = format!("{}order-closer-probe-{}", redis.key_prefix.get().unwrap_or_default(), uuid::Uuid::new_v4());
+    let prefix = redis.key_prefix.get().unwrap_or_default();
+    let mut keys = std::iter::repeat_with(|| format!("{prefix}order-closer-probe-{}", uuid::Uuid::new_v4())).take(PROBES);
+    let Some(key) = keys.find(|key| all.has(key, primary)) else {
+        return Finding::warn(NAME, "no key was found that would be this node's", "see CLUSTER SLOTS");
+    };
     if let Err(error) = commands.set(&key, "probe", PROBE_TTL).await {
         return Finding::warn(NAME, format!("{key} can't be written: {error}"), error.fix());
     }

@@ -76,7 +76,7 @@ impl<'r> Found<'r> {
                 (Expiry::At(_), _) => {}
                 (Expiry::Never, _) => found.forever.push(name),
                 (Expiry::NoKey, _) if !row.is_overdue() => found.missing.push(name),
-                (Expiry::NoKey, _) => {}
+                (Expiry::NoKey | Expiry::Unknown, _) => {}
             }
         }
         found

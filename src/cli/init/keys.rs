@@ -46,7 +46,7 @@ pub(super) async fn difference(commands: &Commands, prefix: &KeyPrefix, rows: &[
     let expiries = commands.expiries(&names, PATIENCE).await.ok()?;
     let later = |(row, expiry): (&&Row, &Expiry)| match expiry {
         Expiry::At(at) => Some(at - row.deadline?),
-        Expiry::Never | Expiry::NoKey => None,
+        Expiry::Never | Expiry::NoKey | Expiry::Unknown => None,
     };
     let found: Vec<i64> = known.iter().zip(&expiries.keys).filter_map(later).collect();
     if found.len() < ENOUGH { None } else { Difference::of(found) }

@@ -20,11 +20,20 @@ pub enum RedisAddress {
         port: u16,
         /// Whether TLS is spoken.
         tls: bool,
+        /// Whether it is a node of a cluster, as only the cluster itself names one.
+        in_cluster: bool,
     },
     /// Through a Unix socket.
     Unix(PathBuf),
     /// Over TCP, at the primary that sentinels name.
     Sentinels(Sentinels),
+    /// Over TCP, at the primaries of a cluster.
+    Cluster {
+        /// Some of its nodes: one that answers is enough.
+        seeds: Vec<Endpoint>,
+        /// Whether TLS is spoken.
+        tls: bool,
+    },
     /// Not at all: there is none.
     Nowhere,
 }
@@ -86,7 +95,7 @@ impl RedisUrl {
 impl Default for RedisUrl {
     fn default() -> Self {
         Self {
-            address: RedisAddress::Tcp { host: "127.0.0.1".into(), port: 6379, tls: false },
+            address: RedisAddress::Tcp { host: "127.0.0.1".into(), port: 6379, tls: false, in_cluster: false },
             username: None,
             password: None,
             database: 0,
@@ -100,7 +109,7 @@ impl RedisUrl {
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         match &self.address {
-            RedisAddress::Tcp { tls, .. } => *tls,
+            RedisAddress::Tcp { tls, .. } | RedisAddress::Cluster { tls, .. } => *tls,
             RedisAddress::Sentinels(sentinels) => sentinels.tls,
             RedisAddress::Unix(_) | RedisAddress::Nowhere => false,
         }
@@ -110,9 +119,9 @@ impl RedisUrl {
     #[must_use]
     pub fn at(&self, server: &Endpoint) -> Self {
         let Endpoint { host, port } = server.clone();
-        let tls = self.is_encrypted();
+        let (tls, in_cluster) = (self.is_encrypted(), matches!(self.address, RedisAddress::Cluster { .. }));
         let redacted = format!("{}://{server}", if tls { "rediss" } else { "redis" });
-        Self { address: RedisAddress::Tcp { host, port, tls }, redacted, ..self.clone() }
+        Self { address: RedisAddress::Tcp { host, port, tls, in_cluster }, redacted, ..self.clone() }
     }
 
     /// What the URL would be with another scheme and these parameters, without its password.
@@ -150,10 +159,18 @@ impl TryFrom<String> for RedisUrl {
                     database = Some(path.to_owned());
                 }
                 if !others.is_empty() {
-                    return Err("a Redis URL with several hosts begins with redis-sentinel://".into());
+                    return Err("a Redis URL with several hosts begins with redis-cluster:// or redis-sentinel://".into());
                 }
                 let Endpoint { host, port } = endpoint(&url, 6379)?;
-                RedisAddress::Tcp { host, port, tls: is_tls(scheme) }
+                RedisAddress::Tcp { host, port, tls: is_tls(scheme), in_cluster: false }
+            }
+            scheme @ ("redis-cluster" | "rediss-cluster" | "valkey-cluster" | "valkeys-cluster") => {
+                only(&[], &url).map_err(wrong)?;
+                let path = url.path().trim_matches('/');
+                if !path.is_empty() {
+                    database = Some(path.to_owned());
+                }
+                RedisAddress::Cluster { seeds: all_hosts(&url, &others, 6379)?, tls: is_tls(scheme) }
             }
             scheme @ ("redis-sentinel" | "rediss-sentinel" | "valkey-sentinel" | "valkeys-sentinel") => {
                 only(&[SERVICE, SENTINEL_USER, SENTINEL_PASSWORD], &url).map_err(wrong)?;
@@ -196,7 +213,7 @@ impl TryFrom<String> for RedisUrl {
                 RedisAddress::Unix(decoded(url.path())?.into())
             }
             _ => {
-                return Err("a Redis URL begins with redis://, rediss://, redis-sentinel:// or redis+unix://; where there is no Redis, it is \"none\"".into());
+                return Err("a Redis URL begins with redis://, rediss://, redis-cluster://, redis-sentinel:// or redis+unix://; where there is no Redis, it is \"none\"".into());
             }
         };
         let database = match database {

@@ -258,7 +258,9 @@ impl Sampler {
         let halted = store.halted().borrow().clone();
         let troubles = commands.troubles();
         let trouble = troubles.iter().next().map(|(what, error)| format!("{what}: {error}"));
-        let subscribed = *subscribed.borrow();
+        let hearing = subscribed.borrow().clone();
+        let of_all =
+            if hearing.primaries() > 1 { format!("{} of {} primaries", hearing.subscribed(), hearing.primaries()) } else { String::new() };
         let is_absent = commands.is_absent();
         let server = commands.server().map_or_else(|| redis.clone(), |server| format!("{server} at {redis}"));
         let mut parts = vec![
@@ -274,7 +276,7 @@ impl Sampler {
             },
         ];
         if !is_absent {
-            parts.push(part("notifications", subscribed, if subscribed { "subscribed" } else { "none" }, String::new()));
+            parts.push(part("notifications", hearing.all(), if hearing.any() { "subscribed" } else { "none" }, of_all));
         }
         parts
     }

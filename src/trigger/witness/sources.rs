@@ -73,12 +73,13 @@ impl Keys for KeysInRedis {
     }
 
     async fn life(&self) -> Option<String> {
-        let run_id = self.commands.info("server").await.ok()?.remove("run_id")?;
-        let was_gone = self.commands.mark(&self.mark, MARK_LASTS).await.ok()?;
+        let lives = self.commands.lives(&self.mark, MARK_LASTS).await.ok()?;
+        let was_gone = lives.iter().any(|life| life.was_gone);
         if was_gone && self.marked.swap(true, Ordering::Relaxed) {
             self.flushes.fetch_add(1, Ordering::Relaxed);
         }
-        Some(format!("{run_id}/{}", self.flushes.load(Ordering::Relaxed)))
+        let runs: Vec<&str> = lives.iter().map(|life| life.run.as_str()).collect();
+        Some(format!("{}/{}", runs.join("+"), self.flushes.load(Ordering::Relaxed)))
     }
 }
 

@@ -24,6 +24,8 @@ enum Mood {
     /// After so long.
     Slow(Duration),
     Silent,
+    /// Of a cluster, those who have keys of an odd number.
+    SilentInPart,
     Refuses,
 }
 
@@ -78,7 +80,7 @@ impl Keys for Seen {
         let away = || Unanswered::Away("silence".into());
         let mood = *lock(&shop.mood);
         match mood {
-            Mood::Answers => {}
+            Mood::Answers | Mood::SilentInPart => {}
             Mood::Slow(time) if time < limit => sleep(time).await,
             Mood::Slow(_) | Mood::Silent => {
                 sleep(limit).await;
@@ -89,6 +91,7 @@ impl Keys for Seen {
         let now = shop.now();
         let known = lock(&shop.keys);
         let expiry = |key: &String| match known.get(key) {
+            _ if mood == Mood::SilentInPart && key.ends_with(['1', '3', '5', '7', '9']) => Expiry::Unknown,
             None => Expiry::NoKey,
             Some(None) => Expiry::Never,
             Some(Some(at)) if *at <= now => Expiry::NoKey,
@@ -195,6 +198,20 @@ async fn a_key_that_is_written_late_is_asked_for_again() {
     sleep(Duration::from_millis(10)).await;
     let pacer = Pending::new(id(1), Trigger::Pacer);
     assert!(matches!(witness.known(&[pacer])[..], [Some(Leave::Wait { .. })]), "it is disputed");
+}
+
+/// A part of a cluster that is away is that for its own keys, and what is known of these stays.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_a_cluster_that_is_away() {
+    let (shop, witness) = shop();
+    (1..=4).for_each(|number| shop.set_key(number, HOUR));
+    assert!(passes(&witness, found(1, 0)).await.is_some());
+    shop.is(Mood::SilentInPart);
+    assert!(passes(&witness, found(1, 0)).await.is_some(), "it is known to be disputed");
+    let leaves = witness.ask(&[found(1, 0), found(2, 0), found(3, 0), found(4, 0)]).await;
+    let waits: Vec<bool> = leaves.iter().map(|leave| matches!(leave, Leave::Wait { .. })).collect();
+    assert_eq!(waits, [true, true, false, true], "of the third nothing is known");
+    assert!(passes(&witness, found(2, 0)).await.is_some(), "Redis does not count as away");
 }
 
 #[tokio::test(start_paused = true)]
