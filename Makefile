@@ -21,7 +21,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
 	promises::slow_redis promises::cluster promises::sentinels promtool_ chromium_ \
-	receiver_of_the_documentation thousands_of_payments clients:: chaos::a_minute_ promoted_after_the_ is_a_black_hole package_
+	receiver_of_the_documentation thousands_of_payments clients:: chaos::a_minute_ promoted_after_the_ is_a_black_hole
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
