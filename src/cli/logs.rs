@@ -40,8 +40,8 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 /// What is said unless the filter says otherwise: warnings, and so our own also where the filter names others
 /// only. Libraries say no more than that unless it names them. A statement that waits for a lock is slow, and
-/// nothing is wrong.
-const QUIET: &str = "warn,fred=warn,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
+/// nothing is wrong; Redis's client warns of each answer that ends its connection, which is said here once for each reason.
+const QUIET: &str = "warn,fred=error,sqlx=warn,sqlx::query=error,tokio_postgres=warn,rustls=warn";
 
 /// The log while it is written; dropping it writes what is queued.
 pub(super) struct Log {

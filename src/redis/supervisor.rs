@@ -35,6 +35,9 @@ pub const AUDIT: Duration = Duration::from_secs(1);
 /// The pauses between attempts to connect.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// For how long it is believed that Redis can't run a command, when nobody has tried again.
+const NOT_NOW: Duration = Duration::from_mins(1);
+
 /// Whether commands can be sent.
 #[derive(Clone)]
 enum State {
@@ -50,7 +53,7 @@ pub(super) struct Supervisor {
     /// What makes a command's caller doubt the connection.
     doubts: mpsc::Sender<RedisError>,
     /// The commands, of those that were noted, that Redis refuses at the moment.
-    refused: Mutex<BTreeMap<&'static str, RedisError>>,
+    refused: Mutex<BTreeMap<&'static str, (RedisError, Instant)>>,
     /// There is no Redis, and nothing wrong with that.
     absent: bool,
     secrets: Secrets,
@@ -129,7 +132,12 @@ impl Supervisor {
         if self.absent {
             return BTreeMap::new();
         }
-        let mut troubles = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        // What Redis can't do for a time it may be able to again, though no order has come that would need it.
+        let counts = |(error, at): &(RedisError, Instant)| !matches!(error, RedisError::NotNow(_)) || at.elapsed() < NOT_NOW;
+        let kept = refused.iter().filter(|(_, refusal)| counts(refusal));
+        let mut troubles: BTreeMap<_, _> = kept.map(|(name, (error, _))| (*name, error.clone())).collect();
+        drop(refused);
         if let State::Failed(error) = &*self.state.borrow() {
             troubles.insert("connect", error.clone());
         }
@@ -175,7 +183,7 @@ impl Supervisor {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
             None => drop(refused.remove(name)),
-            Some(error @ (RedisError::Denied(_) | RedisError::NotNow(_))) => drop(refused.insert(name, error.clone())),
+            Some(error @ (RedisError::Denied(_) | RedisError::NotNow(_))) => drop(refused.insert(name, (error.clone(), Instant::now()))),
             // That is about the connection, or about one key.
             Some(_) => {}
         }
@@ -232,5 +240,23 @@ async fn audit(mut connection: Connection, doubts: &mut mpsc::Receiver<RedisErro
             // A server that is stopped would be waited for.
             error = another => return error,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::error::Said, *};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_redis_can_not_do_for_a_time_is_no_trouble_for_ever() {
+        let supervisor = Supervisor::start(&Redis::default()).expect("it needs no certificates");
+        let has = |name| supervisor.troubles().contains_key(name);
+        supervisor.note("exists", Some(&RedisError::NotNow(Said::new("CLUSTERDOWN", ""))));
+        supervisor.note("pttl", Some(&RedisError::Denied(Said::new("NOPERM", ""))));
+        assert!(has("exists") && has("pttl"));
+        tokio::time::advance(NOT_NOW).await;
+        assert!(!has("exists") && has("pttl"), "a right is not given by itself");
+        supervisor.note("pttl", None);
+        assert!(!has("pttl"));
     }
 }

@@ -241,7 +241,10 @@ impl<D: Dialect> Hosts<D> {
     /// # Errors
     /// That none does.
     pub(super) fn none_takes_writes(&self) -> Result<(), StoreError> {
-        let seen = self.seen();
+        self.one_takes_writes(&self.seen())
+    }
+
+    fn one_takes_writes(&self, seen: &Seen) -> Result<(), StoreError> {
         if seen.standings.iter().any(|standing| matches!(standing, Standing::Primary(timeline) if *timeline >= seen.latest)) {
             return Ok(());
         }
@@ -312,7 +315,7 @@ impl<D: Dialect> Hosts<D> {
             info!(host = place(at), was = %seen.standings[at], is = %standing, "a host of the database has changed");
         }
         seen.learn(at, standing);
-        let Seen { turn, standings, latest, disputed: said } = &mut *seen;
+        let Seen { turn, standings, latest, disputed: _ } = &mut *seen;
         let chosen = choose(standings, turn.host, *latest);
         if chosen != turn.host {
             warn!(
@@ -323,16 +326,25 @@ impl<D: Dialect> Hosts<D> {
             *turn = Turn { number: turn.number + 1, host: chosen, over: CancellationToken::new() };
         }
         let rivals = disputed(standings);
-        if rivals.len() > 1 && !*said {
+        // Whoever waits for the host in use hears of that one alone.
+        if is_news && let Err(error) = self.one_takes_writes(&seen) {
+            warn!(
+                reason = %error,
+                fix = "promote a standby. One that was left behind lacks what was paid since: it is used if order-closer starts anew \
+                       while no later one answers",
+                "no host of the database can be used; waiting for one"
+            );
+        }
+        if rivals.len() > 1 && !seen.disputed {
             error!(
                 hosts = rivals.iter().map(|at| place(*at)).collect::<Vec<_>>().join(", "),
-                used = place(turn.host),
+                used = place(seen.turn.host),
                 fix =
                     "let only one of them take writes: stop the other, or make it a standby (MySQL and MariaDB: SET GLOBAL read_only = 1)",
                 "several hosts of the database take writes; orders are closed on one of them alone"
             );
         }
-        *said = rivals.len() > 1;
+        seen.disputed = rivals.len() > 1;
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

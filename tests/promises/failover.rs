@@ -192,6 +192,35 @@ async fn closures_that_the_standby_lacks() {
     assert_eq!(daemon.logged("undone"), 0);
 }
 
+/// The primary of before comes back, and the one that was promoted is gone: what was paid meanwhile the first does not know. It is
+/// not used, and the log says why.
+#[tokio::test]
+async fn a_primary_that_was_left_behind() {
+    let redis = Redis::start();
+    let mut primary = Postgres::options().start();
+    let mut shop = Shop::in_database(Database::on_postgres(&primary).await).await;
+    let mut standby = primary.standby();
+    let name = shop.database.url.rsplit('/').next().expect("a name").to_owned();
+    let url = both("postgres", [&shop.database.url, &standby.url(&name)]);
+    let settings = shop.settings_with(&redis).set("database.url", url);
+    let daemon = super::listening(&settings).await;
+    primary.kill();
+    daemon.until_logged("no host of the database can be used").await;
+    Database::existing(&standby.url(&name)).execute("SELECT pg_promote(true)").await;
+    daemon.until_logged("failed over").await;
+    standby.kill();
+    primary.start_again();
+    shop.order(1, -1_000).await;
+    let said = daemon.until_logged("left behind by a failover").await;
+    assert!(said.contains("no host of the database can be used") && said.contains(place(&shop.database.url)), "{said}");
+    standby.start_again();
+    let left_behind = std::mem::replace(&mut shop.database, Database::existing(&standby.url(&name)));
+    shop.order(2, -1_000).await;
+    shop.until_status(2, 4).await;
+    assert_eq!(left_behind.number("SELECT count(*) FROM orders WHERE status <> 0").await, 0, "nothing was closed there");
+    daemon.stop().await;
+}
+
 /// One name, and what stands behind it leads elsewhere: the old primary is a standby, to which sessions were open.
 #[tokio::test]
 async fn a_pooler_that_is_led_to_the_new_primary() {
