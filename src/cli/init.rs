@@ -102,6 +102,7 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
     let asker = Asker::new();
     let replace = may_replace(&asker, &arguments, &file)?;
     let servers = servers(&asker, &arguments)?;
+    let secrets = file::secrets(&file, &servers, replace)?;
     let base = base(&servers)?;
     let survey = Survey::open(&base).await?;
     let chosen = choose(&asker, &arguments, &survey, &base, &servers).await;
@@ -118,13 +119,15 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
     if !asker.confirm(&format!("Write {}?", file.display()), true, true)? {
         return Err(Failure::new(Exit::Unfinished, "nothing was written"));
     }
-    write(&file, &text, &servers, replace)?;
+    write(&file, &text, secrets, replace)?;
     for (config, store) in &stores {
         to_do(config, store.as_ref()).await;
         store.close().await;
     }
     if let Some(code) = language.code(&base.database.url) {
-        print("\nIn the order service; the names of table and columns, statuses and key are those of the configuration:\n");
+        print(
+            "\nWhat an order service does, of a table `orders`; write your own names, statuses, deadline and key instead of those in it:\n",
+        );
         print(code);
     }
     print(&format!("\norder-closer --config {} check", file.display()));
@@ -328,10 +331,10 @@ fn language(asker: &Asker, arguments: &Arguments) -> Result<Language, Failure> {
     Ok(Language::ALL.iter().find(|(known, _)| *known == name).map_or(Language::None, |(_, language)| *language))
 }
 
-fn write(file: &Path, text: &str, servers: &Servers, replace: bool) -> Result<(), Failure> {
-    if let Some(secrets) = servers.secrets() {
-        let beside = file::secrets_beside(file);
-        file::write(&beside, &secrets, 0o600, replace)?;
+fn write(file: &Path, text: &str, secrets: Option<(PathBuf, String)>, replace: bool) -> Result<(), Failure> {
+    if let Some((beside, text)) = secrets {
+        // Replaced, since it has what stood there before.
+        file::write(&beside, &text, 0o600, true)?;
         print(&format!("{} has the password, as a variable for systemd's EnvironmentFile; nobody else reads it.", beside.display()));
     }
     file::write(file, text, 0o644, replace)?;
