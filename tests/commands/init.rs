@@ -252,6 +252,18 @@ async fn a_file_is_replaced_only_if_that_is_said() {
     let command = command.arguments(&[&["init", "--force"], MILLISECONDS.flags].concat());
     command.run().await.expect_code(0);
     assert!(written(&command).contains("expiresAt"));
+    // A link stays one, and what is no file is left alone.
+    let real = command.folder().join("real.toml");
+    std::fs::rename(command.config_file(), &real).unwrap();
+    std::os::unix::fs::symlink(&real, command.config_file()).unwrap();
+    std::fs::write(&real, "# old").unwrap();
+    command.run().await.expect_code(0);
+    assert!(command.config_file().is_symlink() && std::fs::read_to_string(&real).unwrap().contains("expiresAt"));
+    std::fs::remove_file(command.config_file()).unwrap();
+    std::os::unix::fs::symlink("/dev/null", command.config_file()).unwrap();
+    let refused = command.run().await.expect_code(78).stderr;
+    assert!(refused.contains("it is not a file"), "{refused}");
+    std::fs::remove_file(command.config_file()).unwrap();
     // A word that no row has is taken, and said to be new.
     let typo = command.arguments(&["init", "--force", "--unpaid", "unpaid", "--closed", "piad"]).run().await.expect_code(0);
     assert!(typo.stdout.contains("No order has the status piad yet; did you mean paid?"), "{}", typo.stdout);

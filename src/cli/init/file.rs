@@ -200,6 +200,12 @@ pub(super) fn secrets(file: &Path, servers: &Servers, replace: bool) -> Result<O
 /// Writes a file: all of it, or nothing.
 pub(super) fn write(file: &Path, text: &str, mode: u32, replace: bool) -> Result<(), Failure> {
     let failed = |error: &std::io::Error| Failure::new(Exit::Configuration, format!("{} can't be written: {error}", file.display()));
+    // Where a link leads to, so that the link stays one; and no pipe or device, such as /dev/stdout, which a file would replace.
+    let followed = if replace { file.canonicalize().ok() } else { None };
+    let file = followed.as_deref().unwrap_or(file);
+    if replace && file.metadata().is_ok_and(|there| !there.is_file()) {
+        return Err(failed(&std::io::Error::other("it is not a file")));
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(folder).map_err(|error| failed(&error))?;
     new.write_all(text.as_bytes()).and_then(|()| new.as_file().sync_all()).map_err(|error| failed(&error))?;
