@@ -19,7 +19,7 @@ use crate::cli::{CommandResult, Exit, Failure, output};
 pub(super) enum Wanted {
     /// Man pages, one for each command, into this folder.
     Man {
-        /// The folder, which must exist.
+        /// The folder, which is made if it is not there.
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
@@ -52,6 +52,7 @@ pub(super) fn run(wanted: &Wanted) -> CommandResult {
 fn man_pages(command: Command, folder: &Path) -> io::Result<()> {
     // Each page names the program's version, and no date: the same version makes the same pages.
     let command = command.disable_help_subcommand(true);
+    std::fs::create_dir_all(folder)?;
     clap_mangen::generate_to(command.clone(), folder)?;
     let mut page = Vec::new();
     Man::new(command).render(&mut page)?;

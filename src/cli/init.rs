@@ -102,6 +102,7 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
     let asker = Asker::new();
     let replace = may_replace(&asker, &arguments, &file)?;
     let servers = servers(&asker, &arguments)?;
+    let secrets = file::secrets(&file, &servers, replace)?;
     let base = base(&servers)?;
     let survey = Survey::open(&base).await?;
     let chosen = choose(&asker, &arguments, &survey, &base, &servers).await;
@@ -118,13 +119,15 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
     if !asker.confirm(&format!("Write {}?", file.display()), true, true)? {
         return Err(Failure::new(Exit::Unfinished, "nothing was written"));
     }
-    write(&file, &text, &servers, replace)?;
+    write(&file, &text, secrets, replace)?;
     for (config, store) in &stores {
         to_do(config, store.as_ref()).await;
         store.close().await;
     }
     if let Some(code) = language.code(&base.database.url) {
-        print("\nIn the order service; the names of table and columns, statuses and key are those of the configuration:\n");
+        print(
+            "\nWhat an order service does, of a table `orders`; write your own names, statuses, deadline and key instead of those in it:\n",
+        );
         print(code);
     }
     print(&format!("\norder-closer --config {} check", file.display()));
@@ -214,7 +217,10 @@ async fn choose(
     servers: &Servers,
 ) -> Result<(String, Vec<String>), Failure> {
     if let Some(shop) = shop(asker, arguments, survey, base)? {
-        print(&format!("The tables are those of {}. Its example is taken: config/examples/{}.toml.", shop.about, shop.name));
+        print(&format!(
+            "The tables are those of {}; the orders are in {}. Its example is taken: config/examples/{}.toml.",
+            shop.about, shop.table, shop.name
+        ));
         return Ok((file::of_shop(&shop, servers), Vec::new()));
     }
     let mut mapping = Mapping::ask(asker, arguments, survey, base).await?;
@@ -244,6 +250,7 @@ fn shop(asker: &Asker, arguments: &Arguments, survey: &Survey, base: &Config) ->
         None if arguments.table.is_some() || known.is_empty() => return Ok(None),
         None => {
             let mut choices: Vec<Choice> = known.iter().map(|shop| Choice::new(shop.name, &shop.about)).collect();
+            choices.dedup();
             choices.push(Choice::new("none", "a table of your own, not this example"));
             asker.choose("--shop", "the shop system, by its tables", &choices, &[], false)?
         }
@@ -251,8 +258,9 @@ fn shop(asker: &Asker, arguments: &Arguments, survey: &Survey, base: &Config) ->
     if wanted == "none" {
         return Ok(None);
     }
-    if let Some(at) = known.iter().position(|shop| shop.name == wanted) {
-        return Ok(Some(known.swap_remove(at)));
+    known.retain(|shop| shop.name == wanted);
+    if !known.is_empty() {
+        return one_of(asker, arguments, known).map(Some);
     }
     let names: Vec<&str> = shops::names().collect();
     let reason = if names.contains(&wanted.as_str()) {
@@ -265,6 +273,26 @@ fn shop(asker: &Asker, arguments: &Arguments, survey: &Survey, base: &Config) ->
         )
     };
     Err(Failure::new(Exit::Usage, format!("--shop {wanted}: {reason}")))
+}
+
+/// The shop that is meant, where a database has several of one system, each with a prefix of its own.
+fn one_of(asker: &Asker, arguments: &Arguments, mut shops: Vec<Shop>) -> Result<Shop, Failure> {
+    let table = match arguments.table.as_deref() {
+        Some(table) => table.to_owned(),
+        None if shops.len() == 1 => shops[0].table.clone(),
+        None => {
+            let choices: Vec<Choice> = shops.iter().map(|shop| Choice::new(&shop.table, "")).collect();
+            asker.choose("--table", "the shop's table with the orders", &choices, &[], false)?
+        }
+    };
+    let tables: Vec<&str> = shops.iter().map(|shop| shop.table.as_str()).collect();
+    match tables.iter().position(|known| *known == table) {
+        Some(at) => Ok(shops.swap_remove(at)),
+        None => {
+            let name = shops[0].name;
+            Err(Failure::new(Exit::Usage, format!("--table {table}: the orders of {name} are in {}", tables.join(", "))))
+        }
+    }
 }
 
 /// Learns from rows and keys in which zone times were written and how long keys live, and asks for the time limit.
@@ -328,10 +356,10 @@ fn language(asker: &Asker, arguments: &Arguments) -> Result<Language, Failure> {
     Ok(Language::ALL.iter().find(|(known, _)| *known == name).map_or(Language::None, |(_, language)| *language))
 }
 
-fn write(file: &Path, text: &str, servers: &Servers, replace: bool) -> Result<(), Failure> {
-    if let Some(secrets) = servers.secrets() {
-        let beside = file::secrets_beside(file);
-        file::write(&beside, &secrets, 0o600, replace)?;
+fn write(file: &Path, text: &str, secrets: Option<(PathBuf, String)>, replace: bool) -> Result<(), Failure> {
+    if let Some((beside, text)) = secrets {
+        // Replaced, since it has what stood there before.
+        file::write(&beside, &text, 0o600, true)?;
         print(&format!("{} has the password, as a variable for systemd's EnvironmentFile; nobody else reads it.", beside.display()));
     }
     file::write(file, text, 0o644, replace)?;

@@ -203,17 +203,24 @@ impl Ledger {
         self.stories.len()
     }
 
-    /// The orders to look at: those that are due by then, and those that the last pass has missed; the longest unseen first.
+    /// The orders to look at: those that the last pass has missed, and those that are due by then; the longest unseen first. What was
+    /// overdue at the start comes last: however much that is, it must not keep us from what falls due now.
     #[must_use]
     pub fn to_look_at(&self, due_by: i64, most: usize) -> Vec<OrderId> {
-        let mut found: Vec<(i64, &OrderId)> = self
+        let mut found: Vec<(bool, bool, i64, &OrderId)> = self
             .stories
             .iter()
             .filter(|(_, story)| story.left.is_none() && (story.missing || story.deadline <= due_by))
-            .map(|(id, story)| (story.last_unpaid, id))
+            .map(|(id, story)| (!story.missing, story.backlog, story.last_unpaid, id))
             .collect();
-        found.sort_unstable_by_key(|(seen, _)| *seen);
-        found.into_iter().take(most).map(|(_, id)| id.clone()).collect()
+        found.sort_unstable_by_key(|(seen, backlog, at, _)| (*seen, *backlog, *at));
+        found.into_iter().take(most).map(|(.., id)| id.clone()).collect()
+    }
+
+    /// How many orders the last pass has missed that were not looked at since.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.stories.values().filter(|story| story.missing && story.left.is_none()).count()
     }
 
     /// An order was looked at and is unpaid no more: its status, and `None` when it is gone.
@@ -422,5 +429,20 @@ mod tests {
         assert_eq!(ledger.to_look_at(DUE - 50 * SECOND, 10), [id("2")]);
         assert_eq!(ledger.to_look_at(DUE, 1), [id("2")], "the longest unseen first");
         assert_eq!(ledger.to_look_at(DUE, 10).len(), 2);
+    }
+
+    #[test]
+    fn what_was_overdue_at_the_start_is_looked_at_last() {
+        let mut ledger = Ledger::new("4");
+        ledger.found(&row("old", DUE - 3_600 * SECOND, DUE - SECOND), None);
+        ledger.found(&row("paid", DUE - 3_600 * SECOND, DUE - SECOND), None);
+        ledger.begin_pass();
+        ledger.found(&row("old", DUE - 3_600 * SECOND, DUE - SECOND), None);
+        ledger.end_pass(i64::MAX);
+        ledger.found(&row("new", DUE, DUE - 1), None);
+        assert_eq!(ledger.missing(), 1);
+        assert_eq!(ledger.to_look_at(DUE, 10), [id("paid"), id("new"), id("old")]);
+        ledger.has_left(&id("paid"), Some("1".into()), DUE);
+        assert_eq!(ledger.missing(), 0);
     }
 }

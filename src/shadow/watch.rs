@@ -214,8 +214,13 @@ impl Watch {
     }
 
     async fn end(&self) -> Result<(), StoreError> {
-        // What this look sees, the next one tells.
-        self.look().await?;
+        // Of more orders than one look reads, a pass finds those that have left the unpaid status.
+        self.pass().await?;
+        let missing = self.ledger().missing();
+        for _ in 0..=missing / IN_ONE_LOOK {
+            self.look().await?;
+        }
+        // What a look sees, the next one tells.
         let now = self.look().await?;
         let rest = self.ledger().tell_the_rest(now, |id| self.shadow.decision(id));
         self.tell(&rest);

@@ -252,7 +252,41 @@ async fn a_file_is_replaced_only_if_that_is_said() {
     let command = command.arguments(&[&["init", "--force"], MILLISECONDS.flags].concat());
     command.run().await.expect_code(0);
     assert!(written(&command).contains("expiresAt"));
+    // A link stays one, and what is no file is left alone.
+    let real = command.folder().join("real.toml");
+    std::fs::rename(command.config_file(), &real).unwrap();
+    std::os::unix::fs::symlink(&real, command.config_file()).unwrap();
+    std::fs::write(&real, "# old").unwrap();
+    command.run().await.expect_code(0);
+    assert!(command.config_file().is_symlink() && std::fs::read_to_string(&real).unwrap().contains("expiresAt"));
+    std::fs::remove_file(command.config_file()).unwrap();
+    std::os::unix::fs::symlink("/dev/null", command.config_file()).unwrap();
+    let refused = command.run().await.expect_code(78).stderr;
+    assert!(refused.contains("it is not a file"), "{refused}");
+    std::fs::remove_file(command.config_file()).unwrap();
     // A word that no row has is taken, and said to be new.
     let typo = command.arguments(&["init", "--force", "--unpaid", "unpaid", "--closed", "piad"]).run().await.expect_code(0);
     assert!(typo.stdout.contains("No order has the status piad yet; did you mean paid?"), "{}", typo.stdout);
+}
+
+/// The file with the passwords may have others' variables, as /etc/order-closer/secrets.env has.
+#[tokio::test]
+async fn variables_beside_the_password_stay() {
+    let (database, redis) = (Database::fresh(Kind::Postgres).await, Redis::start());
+    database.execute(PRISMA.schema).await;
+    let mut url = url::Url::parse(&database.url).unwrap();
+    url.set_password(Some(SECRET)).unwrap();
+    let flags = ["init", "--database-url", url.as_str(), "--redis-url", &redis.url()];
+    let mut command = OneShot::new(&[&flags, PRISMA.flags].concat());
+    let (secrets, token) = (command.folder().join("secrets.env"), "# of the daemon\nORDER_CLOSER_HTTP__TOKEN=abc\n");
+    std::fs::write(&secrets, format!("{token}{DATABASE}=postgres://elsewhere/shop\n")).unwrap();
+    let refused = command.run().await.expect_code(64);
+    assert!(refused.stderr.contains("secrets.env has another ORDER_CLOSER_DATABASE__URL already"), "{}", refused.stderr);
+    assert!(!command.config_file().exists());
+    for (before, force) in [(token.to_owned(), None), (format!("{token} export {DATABASE}=other\n"), Some("--force"))] {
+        std::fs::write(&secrets, before).unwrap();
+        command = command.arguments(&[&flags[..], PRISMA.flags, force.as_slice()].concat());
+        command.run().await.expect_code(0);
+        assert_eq!(std::fs::read_to_string(&secrets).unwrap(), format!("{token}{DATABASE}='{url}'\n"));
+    }
 }

@@ -53,15 +53,30 @@ impl Server {
     /// The variable as a shell and systemd read it, where the file lacks a password that no variable has.
     fn secret(&self) -> Option<String> {
         let is_needed = without_password(&self.url).1 && !self.from_variable;
-        is_needed.then(|| format!("{}='{}'\n", self.variable, self.url.replace('\'', "%27")))
+        is_needed.then(|| format!("{}='{}'", self.variable, self.url.replace('\'', "%27")))
     }
 }
 
 impl Servers {
-    /// The file with the passwords, where there is one to be written.
-    pub(super) fn secrets(&self) -> Option<String> {
-        let secrets: String = [&self.database, &self.redis].into_iter().filter_map(Server::secret).collect();
-        (!secrets.is_empty()).then_some(secrets)
+    /// What the file with the passwords is to hold, where there is one to be written: what stood there `before`, and these variables.
+    ///
+    /// # Errors
+    /// The variable that has another value there, unless that is to be replaced.
+    pub(super) fn secrets(&self, before: &str, replace: bool) -> Result<Option<String>, &'static str> {
+        let secrets: Vec<(&'static str, String)> =
+            [&self.database, &self.redis].into_iter().filter_map(|server| Some((server.variable, server.secret()?))).collect();
+        let variable_of = |line: &str| {
+            let said = line.trim_start().trim_start_matches("export ").trim_start();
+            let has = |(variable, _): &&(&'static str, String)| said.strip_prefix(variable).is_some_and(|rest| rest.starts_with('='));
+            secrets.iter().find(has).map(|(variable, _)| *variable)
+        };
+        let is_new = |line: &&str| !secrets.iter().any(|(_, secret)| secret == line.trim());
+        if let Some(variable) = before.lines().filter(is_new).find_map(variable_of).filter(|_| !replace) {
+            return Err(variable);
+        }
+        let kept = before.lines().filter(|line| variable_of(line).is_none());
+        let lines = kept.chain(secrets.iter().map(|(_, secret)| secret.as_str()));
+        Ok((!secrets.is_empty()).then(|| lines.map(|line| format!("{line}\n")).collect()))
     }
 }
 
@@ -154,7 +169,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Where the passwords go.
-pub(super) fn secrets_beside(file: &Path) -> PathBuf {
+fn secrets_beside(file: &Path) -> PathBuf {
     file.with_file_name("secrets.env")
 }
 
@@ -163,9 +178,34 @@ pub(super) fn refuse_to_replace(file: &Path) -> Failure {
     Failure::new(Exit::Usage, format!("{} is there already; --force replaces it, --config FILE names another", file.display()))
 }
 
+/// The file with the passwords and what it is to hold, if one is to be written.
+pub(super) fn secrets(file: &Path, servers: &Servers, replace: bool) -> Result<Option<(PathBuf, String)>, Failure> {
+    let beside = secrets_beside(file);
+    let before = match std::fs::read_to_string(&beside) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Failure::new(Exit::Configuration, format!("{} can't be read: {error}", beside.display()))),
+    };
+    let secrets = servers.secrets(&before, replace).map_err(|variable| {
+        let name = beside.display();
+        let message = format!(
+            "{name} has another {variable} already; --force replaces it, --config FILE in another folder leaves it, and so does a URL \
+             that comes by the variable"
+        );
+        Failure::new(Exit::Usage, message)
+    })?;
+    Ok(secrets.map(|text| (beside, text)))
+}
+
 /// Writes a file: all of it, or nothing.
 pub(super) fn write(file: &Path, text: &str, mode: u32, replace: bool) -> Result<(), Failure> {
     let failed = |error: &std::io::Error| Failure::new(Exit::Configuration, format!("{} can't be written: {error}", file.display()));
+    // Where a link leads to, so that the link stays one; and no pipe or device, such as /dev/stdout, which a file would replace.
+    let followed = if replace { file.canonicalize().ok() } else { None };
+    let file = followed.as_deref().unwrap_or(file);
+    if replace && file.metadata().is_ok_and(|there| !there.is_file()) {
+        return Err(failed(&std::io::Error::other("it is not a file")));
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = tempfile::Builder::new().permissions(Permissions::from_mode(mode)).tempfile_in(folder).map_err(|error| failed(&error))?;
     new.write_all(text.as_bytes()).and_then(|()| new.as_file().sync_all()).map_err(|error| failed(&error))?;

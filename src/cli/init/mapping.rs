@@ -261,7 +261,9 @@ fn closed(
             let proposals = choices(&others, &likely);
             let what = "the status that closing sets";
             let question = Question { flag: "--closed", what, proposals: &proposals, default: likely.first().copied(), otherwise: None };
-            asker.text(&question, |text| literal(status, text).map(drop))?
+            let is_unpaid = |text: &str| format!("{text:?} is one of the unpaid statuses; an order that is closed waits no more");
+            let valid = |text: &str| if unpaid.contains(&literal(status, text)?) { Err(is_unpaid(text)) } else { Ok(()) };
+            asker.text(&question, valid)?
         }
     };
     let closed = literal(status, &given).map_err(|what| Failure::new(Exit::Usage, format!("--closed {what}")))?;

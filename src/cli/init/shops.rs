@@ -21,14 +21,16 @@ pub(super) struct Shop {
     pub(super) name: &'static str,
     /// The first line of the example, without what every such line begins with.
     pub(super) about: String,
+    /// Its orders table, as it is called here.
+    pub(super) table: String,
     /// The example, with the tables' prefix as it is here.
     pub(super) text: String,
 }
 
-/// The systems whose tables are all here, those with fewer rules first.
+/// The systems whose tables are all here, those with fewer rules first; each as often as its tables are here, with one prefix or another.
 pub(super) fn known(database: &DatabaseUrl, tables: &[SurveyedTable]) -> Vec<Shop> {
-    let mut shops: Vec<Shop> = EXAMPLES.iter().filter_map(|(name, text)| recognised(name, text, database, tables)).collect();
-    shops.sort_by_key(|shop| (shop.name.len(), shop.name));
+    let mut shops: Vec<Shop> = EXAMPLES.iter().flat_map(|(name, text)| recognised(name, text, database, tables)).collect();
+    shops.sort_by(|one, other| (one.name.len(), one.name, &one.table).cmp(&(other.name.len(), other.name, &other.table)));
     shops
 }
 
@@ -37,18 +39,26 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     EXAMPLES.iter().map(|(name, _)| *name).filter(|name| !name.starts_with(PATTERN))
 }
 
-fn recognised(name: &'static str, text: &str, database: &DatabaseUrl, tables: &[SurveyedTable]) -> Option<Shop> {
+fn recognised(name: &'static str, text: &str, database: &DatabaseUrl, tables: &[SurveyedTable]) -> Vec<Shop> {
     if name.starts_with(PATTERN) {
-        return None;
+        return Vec::new();
     }
-    let rules = rules(name, text, database)?;
-    let orders = &rules.first()?.orders.table.name;
-    let prefixes = prefixes(orders, tables);
-    let text =
-        prefixes.into_iter().map(|(ours, theirs)| with_prefix(text, ours, &theirs)).find(|text| fits(name, text, database, tables))?;
-    let first = text.lines().next().unwrap_or_default();
-    let about = first.trim_start_matches("# order-closer for ").trim_end_matches('.').to_owned();
-    Some(Shop { name, about, text })
+    let Some(orders) = rules(name, text, database).and_then(|rules| Some(rules.first()?.orders.table.name.clone())) else {
+        return Vec::new();
+    };
+    let first = text.lines().next().unwrap_or_default().trim_start_matches("# order-closer for ");
+    // Of a sentence that goes on in the next line, what can stand alone.
+    let about = match first.strip_suffix('.') {
+        Some(whole) => whole,
+        None => first.rsplit_once(". ").or_else(|| first.rsplit_once(", ")).map_or(first, |(about, _)| about),
+    };
+    let with = |(ours, theirs): (&str, String)| Shop {
+        name,
+        about: about.to_owned(),
+        table: with_prefix(&orders, ours, &theirs),
+        text: with_prefix(text, ours, &theirs),
+    };
+    prefixes(&orders, tables).into_iter().map(with).filter(|shop| fits(name, &shop.text, database, tables)).collect()
 }
 
 /// The example's rules, if it is for this kind of database.

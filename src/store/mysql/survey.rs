@@ -5,16 +5,18 @@ use crate::store::survey::{ColumnKind, SurveyWords};
 
 pub(super) const SURVEY: SurveyWords = SurveyWords {
     begin: "START TRANSACTION READ ONLY",
-    // Of the URL's database; of all where it names none.
+    // Of the URL's database; of all where it names none. The inner limits have both sides read once and joined then: MariaDB would
+    // open each table again for the second side, which takes 20 s of 5,000 tables, and one second so.
     columns: "SELECT CASE WHEN t.table_schema = DATABASE() THEN '' ELSE CAST(t.table_schema AS CHAR) END, CAST(t.table_name AS CHAR),
                 CAST(t.table_comment AS CHAR), CAST(t.table_rows AS CHAR), CAST(c.column_name AS CHAR), CAST(c.column_type AS CHAR),
                 CAST(c.data_type AS CHAR), '', CAST(c.column_comment AS CHAR),
                 CASE c.column_key WHEN 'PRI' THEN 'primary' WHEN 'UNI' THEN 'unique' END
-         FROM information_schema.tables t
-              JOIN information_schema.columns c ON c.table_schema = t.table_schema AND c.table_name = t.table_name
-         WHERE t.table_schema = COALESCE(DATABASE(), t.table_schema) AND t.table_name NOT LIKE 'order\\_closer\\_%'
-         AND t.table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
-         ORDER BY t.table_schema, t.table_name, c.ordinal_position LIMIT 50000",
+         FROM (SELECT * FROM information_schema.tables WHERE table_schema = COALESCE(DATABASE(), table_schema)
+               AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')
+               AND table_name NOT LIKE 'order\\_closer\\_%' LIMIT 1000000) t
+              JOIN (SELECT * FROM information_schema.columns WHERE table_schema = COALESCE(DATABASE(), table_schema) LIMIT 1000000) c
+              ON c.table_schema = t.table_schema AND c.table_name = t.table_name
+         ORDER BY t.table_schema, t.table_name, c.ordinal_position LIMIT 500000",
     quote: '`',
     text: "CHAR",
     kind,

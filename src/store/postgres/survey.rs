@@ -15,7 +15,7 @@ pub(super) const SURVEY: SurveyWords = SurveyWords {
               JOIN pg_type t ON t.oid = a.atttypid JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
          WHERE c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped
          AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%' AND c.relname NOT LIKE 'order\\_closer\\_%'
-         ORDER BY n.nspname, c.relname, a.attnum LIMIT 50000",
+         ORDER BY n.nspname, c.relname, a.attnum LIMIT 500000",
     quote: '"',
     text: "text",
     kind,

@@ -64,7 +64,8 @@ async fn every_question_has_a_default_where_the_table_tells() {
     person.answer("waits for its payment", "\r").await;
     // A wrong answer is explained, and asked again.
     person.answer("the status that closing sets", "gone\r").await;
-    person.answer("whole numbers", "\r").await;
+    person.answer("whole numbers", "0\r").await;
+    person.answer("is one of the unpaid statuses", "\r").await;
     person.answer("the column with the payment deadline", "\r").await;
     person.answer("how long an order may wait", "45m\r").await;
     person.answer("the zone in which", "\r").await;

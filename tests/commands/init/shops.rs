@@ -48,6 +48,22 @@ async fn woocommerce_is_known_whatever_its_prefix() {
     is_known(Kind::MariaDb, "woocommerce", &renamed, &["table = \"shop7_wc_orders\"", "UPDATE shop7_postmeta"]).await;
 }
 
+/// Which of two shops in one database is meant is not guessed.
+#[tokio::test]
+async fn of_two_shops_in_one_database_one_is_named() {
+    let (database, redis) = (Database::fresh(Kind::MariaDb).await, Redis::start());
+    let schema = include_str!("../../shops/woocommerce.sql");
+    database.execute(schema).await;
+    database.execute(&schema.replace("wp_", "abc_2_")).await;
+    let which = ["--table is missing", "\n  --table abc_2_wc_orders", "\n  --table wp_wc_orders"];
+    refuses(&init(&database, &redis, &["--shop", "woocommerce"]), &which).await;
+    let other = ["--shop", "woocommerce", "--table", "orders"];
+    refuses(&init(&database, &redis, &other), &["the orders of woocommerce are in abc_2_wc_orders, wp_wc_orders"]).await;
+    let command = init(&database, &redis, &["--shop", "woocommerce", "--table", "wp_wc_orders"]);
+    command.run().await;
+    assert!(written(&command).contains("table = \"wp_wc_orders\""));
+}
+
 #[tokio::test]
 async fn saleor_is_known() {
     is_known(Kind::Postgres, "saleor", include_str!("../../shops/saleor.sql"), &["closed = \"expired\""]).await;
