@@ -1,5 +1,12 @@
 //! Rows and keys that contradict each other: no order closes before its key's moment, whatever becomes of Redis.
 
+use std::time::Duration;
+
+use order_closer::{
+    config::{self, RedisUrl},
+    redis::Commands,
+};
+
 use super::{assert_on_time, listening};
 use crate::support::{
     Daemon, Database, Kind, Redis, Settings, Shop,
@@ -154,6 +161,22 @@ async fn whatever_becomes_of_redis(what: fn(&mut Redis)) {
 #[tokio::test]
 async fn redis_is_flushed_while_orders_are_disputed() {
     whatever_becomes_of_redis(|redis| drop(redis.command(&["FLUSHALL"]))).await;
+}
+
+/// Whoever looks after a flush sees it, also two at the same moment.
+#[tokio::test]
+async fn a_flush_shows_to_all_who_look() {
+    let redis = Redis::start();
+    let url = RedisUrl::try_from(redis.url()).expect("a URL");
+    let commands = Commands::connect(&config::Redis { url, ..config::Redis::default() }).await.expect("it is there");
+    let life = async || commands.lives("order-closer:mark:test", Duration::from_secs(60)).await.expect("it answers");
+    let first = life().await;
+    assert_eq!(life().await, first);
+    for _ in 0..20 {
+        redis.command(&["FLUSHALL"]);
+        let (one, other) = tokio::join!(life(), life());
+        assert!(one != first && other != first, "{one:?}, {other:?} after {first:?}");
+    }
 }
 
 #[tokio::test]

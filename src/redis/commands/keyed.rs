@@ -8,6 +8,7 @@ use fred::{
     interfaces::{ClientLike, KeysInterface, StreamsInterface},
     types::{Expiration, FromValue, Value, config::Options},
 };
+use uuid::Uuid;
 
 use super::{Commands, Servers};
 use crate::{
@@ -29,8 +30,8 @@ const MEMBERS: &str = "+hset +hgetall +hdel +pexpire ~order-closer:*";
 pub struct Life {
     /// Another after each start of the server.
     pub run: String,
-    /// Whether a mark that was to stay was not there.
-    pub was_gone: bool,
+    /// What a mark says that was to stay: something else after it was gone.
+    pub mark: String,
 }
 
 impl Commands {
@@ -208,10 +209,20 @@ async fn life(supervisor: &Supervisor, mark: String, ttl: Duration) -> Result<Li
     let command = async |client: Client| {
         let pipeline = client.pipeline();
         pipeline.custom::<(), _>(fred::cmd!("INFO"), vec!["server"]).await?;
-        pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![&mark, "marked", "yes"]).await?;
+        pipeline.custom::<(), _>(fred::cmd!("HGETALL"), vec![&mark]).await?;
         pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![&mark, &millis]).await?;
-        let (info, added, _): (String, u64, u64) = pipeline.all().await?;
-        Ok(Life { run: fields(&info).remove("run_id").unwrap_or_default(), was_gone: added > 0 })
+        let (info, left, _): (String, HashMap<String, String>, u64) = pipeline.all().await?;
+        let run = fields(&info).remove("run_id").unwrap_or_default();
+        if let Some(mark) = left.into_values().next() {
+            return Ok(Life { run, mark });
+        }
+        // Whoever finds none leaves another one, so that nobody who asks at the same time, or later, takes it for the one before.
+        let new = Uuid::new_v4().to_string();
+        let pipeline = client.pipeline();
+        pipeline.custom::<(), _>(fred::cmd!("HSET"), vec![mark.as_str(), "life", &new]).await?;
+        pipeline.custom::<(), _>(fred::cmd!("PEXPIRE"), vec![&mark, &millis]).await?;
+        pipeline.all::<(u64, u64)>().await?;
+        Ok(Life { run, mark: new })
     };
     supervisor.run(MEMBERS, PATIENCE, command).await
 }

@@ -28,6 +28,8 @@ struct Whole {
     life: Option<String>,
     /// Keys may have been lost since.
     lost: bool,
+    /// Redis did not say, the last time, whether they were.
+    doubted: bool,
 }
 
 /// What follows from the last comparisons.
@@ -63,7 +65,7 @@ impl Sample {
         match &mut self.whole {
             None if count >= ENOUGH && count * 5 >= all * 4 => {
                 let Some(difference) = Difference::of(differing) else { return News::Nothing };
-                self.whole = Some(Whole { difference: difference.greatest(), life: None, lost: false });
+                self.whole = Some(Whole { difference: difference.greatest(), life: None, lost: false, doubted: false });
                 News::Differ(difference)
             }
             Some(_) if all == 0 || (all >= ENOUGH && count * 2 < all) => {
@@ -90,13 +92,16 @@ impl Sample {
 
     /// Whether they do, and keys may have been lost since that is known.
     pub(super) fn keys_were_lost(&self) -> bool {
-        self.whole.as_ref().is_some_and(|whole| whole.lost)
+        self.whole.as_ref().is_some_and(|whole| whole.lost || whole.doubted)
     }
 
     /// Redis answers, and the life of its keys has this name, if that can be known.
     pub(super) fn lives(&mut self, life: Option<String>) {
-        let (Some(whole), Some(life)) = (&mut self.whole, life) else { return };
-        whole.lost |= *whole.life.get_or_insert_with(|| life.clone()) != life;
+        let Some(whole) = &mut self.whole else { return };
+        whole.doubted = life.is_none() && whole.life.is_some();
+        if let Some(life) = life {
+            whole.lost |= *whole.life.get_or_insert_with(|| life.clone()) != life;
+        }
     }
 
     /// Redis did not answer. Whether its keys are still the same when it comes back shows only where that can be known.

@@ -1,21 +1,13 @@
 //! Where the witness looks: keys in Redis, rows in the database.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::{
     order::{OrderId, Row},
-    redis::{Commands, Expiries, RedisError},
+    redis::{Commands, Expiries, Life, RedisError},
     store::{Store, StoreError},
 };
 
@@ -47,15 +39,11 @@ pub(super) struct KeysInRedis {
     commands: Commands,
     /// A hash of our own, which goes when all keys are removed.
     mark: String,
-    marked: AtomicBool,
-    /// How often it has gone.
-    flushes: AtomicU64,
 }
 
 impl KeysInRedis {
     pub(super) fn new(commands: &Commands) -> Self {
-        let mark = format!("order-closer:mark:{}", Uuid::new_v4());
-        Self { commands: commands.clone(), mark, marked: AtomicBool::new(false), flushes: AtomicU64::new(0) }
+        Self { commands: commands.clone(), mark: format!("order-closer:mark:{}", Uuid::new_v4()) }
     }
 }
 
@@ -74,12 +62,8 @@ impl Keys for KeysInRedis {
 
     async fn life(&self) -> Option<String> {
         let lives = self.commands.lives(&self.mark, MARK_LASTS).await.ok()?;
-        let was_gone = lives.iter().any(|life| life.was_gone);
-        if was_gone && self.marked.swap(true, Ordering::Relaxed) {
-            self.flushes.fetch_add(1, Ordering::Relaxed);
-        }
-        let runs: Vec<&str> = lives.iter().map(|life| life.run.as_str()).collect();
-        Some(format!("{}/{}", runs.join("+"), self.flushes.load(Ordering::Relaxed)))
+        let each: Vec<String> = lives.into_iter().map(|Life { run, mark }| format!("{run}/{mark}")).collect();
+        Some(each.join("+"))
     }
 }
 

@@ -27,6 +27,8 @@ enum Mood {
     /// Of a cluster, those who have keys of an odd number.
     SilentInPart,
     Refuses,
+    /// It answers, but not in time whether its keys are still the same.
+    Forgetful,
 }
 
 /// A Redis whose clock shows zero when it is made.
@@ -80,7 +82,7 @@ impl Keys for Seen {
         let away = || Unanswered::Away("silence".into());
         let mood = *lock(&shop.mood);
         match mood {
-            Mood::Answers | Mood::SilentInPart => {}
+            Mood::Answers | Mood::SilentInPart | Mood::Forgetful => {}
             Mood::Slow(time) if time < limit => sleep(time).await,
             Mood::Slow(_) | Mood::Silent => {
                 sleep(limit).await;
@@ -101,7 +103,7 @@ impl Keys for Seen {
     }
 
     async fn life(&self) -> Option<String> {
-        Some(lock(&self.0.run).clone())
+        (*lock(&self.0.mood) != Mood::Forgetful).then(|| lock(&self.0.run).clone())
     }
 }
 
@@ -324,6 +326,11 @@ async fn while_rows_and_keys_differ_as_a_whole_an_order_without_a_known_key_wait
     shop.is(Mood::Answers);
     advance(Duration::from_secs(2)).await;
     assert_eq!(passes(&witness, found(24, deadline)).await, None, "the same Redis is back");
+
+    shop.is(Mood::Forgetful);
+    assert!(passes(&witness, found(29, deadline)).await.is_some(), "nobody says whether its key has been lost");
+    shop.is(Mood::Answers);
+    advance(Duration::from_secs(2)).await;
 
     shop.restarts_empty();
     assert!(passes(&witness, found(25, deadline)).await.is_some(), "its key may have been lost in the restart");
