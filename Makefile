@@ -18,10 +18,11 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 	$(TARGET)/release/order-closer demo
 
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
-FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories::redis_ histories::connections_ histories::the_ histories::rows_ \
+FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories:: promtool_ chromium_ clients:: chaos::a_minute_ chaos::what_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
-	promises::slow_redis promises::cluster promises::sentinels promtool_ chromium_ \
-	receiver_of_the_documentation thousands_of_payments clients:: chaos::a_minute_ promoted_after_the_ is_a_black_hole
+	promises::slow_redis promises::cluster promises::sentinels promises::webhooks promises::witnesses promises::together promises::tables \
+	promises::shadow promoted_after_the_ is_a_black_hole what_two_rules_claim_ one_migrates_at_a_time thousands_of_payments \
+	deliveries_and_their_backlog_ receiver_of_the_documentation
 
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
