@@ -24,12 +24,15 @@ FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories:: promtool_ chromium_ cli
 	promises::shadow promoted_after_the_ is_a_black_hole what_two_rules_claim_ one_migrates_at_a_time thousands_of_payments \
 	deliveries_and_their_backlog_ receiver_of_the_documentation
 
+# They wait most of the time: two of them at a time leave two cores idle.
+THREE_AT_A_TIME = $(shell [ "$$(nproc)" -gt 2 ] || echo RUST_TEST_THREADS=3)
+
 test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl sqlite3=sqlite3,the tests start private servers of their own)
 	$(call if_installed,fmt,rustfmt,--check)
 	$(call if_installed,clippy,clippy,--all-targets -- -D warnings)
-	$(call with_servers,$(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
+	$(call with_servers,$(if $(FOR_TEST_ALL),$(THREE_AT_A_TIME)) $(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
 
 test-all: FOR_TEST_ALL :=
 test-all: more denied test ## the same, and what takes a minute or another server
