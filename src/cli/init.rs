@@ -320,6 +320,7 @@ async fn refine(asker: &Asker, mapping: &mut Mapping, base: &Config, servers: &S
     };
     let is_limit = mapping.holds_creation() && mapping.plus.is_none();
     let seen = difference.as_ref().filter(|_| is_limit).and_then(keys::time_limit).map(Span::from);
+    let is_shown = difference.is_some();
     if let Some(difference) = difference.filter(|_| !is_limit && mapping.time_zone.is_none()) {
         mapping.time_zone = keys::zone(store.as_ref(), &difference);
         if let Some(zone) = &mapping.time_zone {
@@ -334,6 +335,13 @@ async fn refine(asker: &Asker, mapping: &mut Mapping, base: &Config, servers: &S
         let question = Question { flag: "--time-zone", what: &what, proposals: &[], default: None, otherwise: Some("") };
         let valid = |text: &str| if text.is_empty() { Ok(()) } else { crate::config::TimeZone::try_from(text.to_owned()).map(drop) };
         mapping.time_zone = Some(asker.text(&question, valid)?).filter(|zone| !zone.is_empty());
+        if mapping.time_zone.is_none() && !is_shown {
+            print(&format!(
+                "Neither keys nor rows show in which zone {} is written; it is read in {read_in}, the server's own. If the application \
+                 writes another, orders close by so many hours too early: --time-zone.",
+                mapping.deadline.name
+            ));
+        }
     }
     Ok(())
 }
