@@ -17,7 +17,9 @@ mod rule;
 mod rules;
 mod schema;
 mod secret;
+mod span;
 mod statement;
+mod status;
 mod url_files;
 mod urls;
 mod values;
@@ -35,9 +37,11 @@ pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or, load_text};
 pub use rule::{Names, Rival, Rule};
 pub use rules::{RuleName, RuleSettings, Which};
 pub use secret::Secret;
+pub use span::{Oldest, Span};
 pub use statement::{Rows, Statement};
+pub use status::{Status, Statuses};
 pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
-pub use values::{ColumnName, Oldest, Span, Status, Statuses, TableName, TimeZone};
+pub use values::{ColumnName, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 

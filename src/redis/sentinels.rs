@@ -146,12 +146,12 @@ async fn ask(link: &Link, service: &str) -> Result<Endpoint> {
     let answer = match link.ask(answer, NEEDS).await {
         Err(RedisError::Rejected(said)) if said.reason.to_ascii_lowercase().contains("unknown command") => {
             let fix = "let redis-sentinel:// name sentinels, most often at port 26379; a Redis itself is redis://host:6379";
-            return Err(RedisError::NotOurs(Said::new("it is no sentinel", fix)));
+            return Err(RedisError::Unusable(Said::new("it is no sentinel", fix)));
         }
         answer => answer?,
     };
     let Ok(Some((host, port))) = answer.convert::<Option<(String, u16)>>() else {
-        return Err(RedisError::NotOurs(Said::new(
+        return Err(RedisError::Unusable(Said::new(
             format!("the sentinel knows no service {service:?}"),
             "let sentinelServiceName in redis.url be a name that SENTINEL MASTERS shows at the sentinel",
         )));

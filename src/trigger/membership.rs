@@ -1,9 +1,10 @@
 //! Which instance tries an order first, when several close the orders of one table.
 //!
 //! Every instance has a heartbeat on a [`Board`]: a field of one hash in Redis, or a row of our own tables where there is no
-//! Redis, whose text it changes twice a second and which says whether the instance is *fit* ([`heartbeat`]). Whoever sees its count go up knows that its instance lives; no clocks are compared. Among
-//! the living and fit, an order belongs to the one whose hash with it is the highest ([rendezvous hashing]), so all agree
-//! without a word, and an instance that joins or dies moves no orders but its own.
+//! Redis, whose text it changes twice a second and which says whether the instance is *fit* ([`heartbeat`]). Whoever sees its
+//! count go up knows that its instance lives; no clocks are compared. Among the living and fit, an order belongs to the one
+//! whose hash with it is the highest ([rendezvous hashing]), so all agree without a word, and an instance that joins or dies
+//! moves no orders but its own.
 //!
 //! Guarantees:
 //!

@@ -103,7 +103,11 @@ async fn sentinels_that_are_away() {
     other.stop().await;
     daemon.stop().await;
     assert_eq!(daemon.said("listening for expired keys").len(), 1, "{:#?}", daemon.lines());
-    for said in [daemon.lines().join("\n"), other.lines().join("\n")] {
+    let mistaken = Daemon::start(&settings.set("redis.url", trio.url().replace("=shop", "=shops")));
+    let error = mistaken.until_logged("knows no service").await;
+    assert!(error.contains("\"ERROR\"") && error.contains("SENTINEL MASTERS"), "{error}");
+    mistaken.stop().await;
+    for said in [&daemon, &other, &mistaken].map(|daemon| daemon.lines().join("\n")) {
         assert!(!said.contains(Trio::PASSWORD) && !said.contains(Trio::SENTINELS_PASSWORD), "{said}");
     }
     assert_on_time(&shop.assert_outcome().await);
