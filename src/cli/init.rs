@@ -124,10 +124,11 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
         to_do(config, store.as_ref()).await;
         store.close().await;
     }
-    if let Some(code) = language.code(&base.database.url) {
-        print(
-            "\nWhat an order service does, of a table `orders`; write your own names, statuses, deadline and key instead of those in it:\n",
-        );
+    if let Some((clients, code)) = language.code(&base.database.url) {
+        print(&format!(
+            "\nWhat an order service does in {clients}, of a table `orders`; write your own names, statuses, deadline and key instead of \
+             those in it, and your database's client:\n"
+        ));
         print(code);
     }
     print(&format!("\norder-closer --config {} check", file.display()));

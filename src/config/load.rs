@@ -346,7 +346,7 @@ fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     })
 }
 
-fn source_of(figment: &Figment, key: &str) -> String {
+pub(super) fn source_of(figment: &Figment, key: &str) -> String {
     // An array's items and an inline table's keys have the source of what they stand in.
     std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
         .find_map(|key| figment.find_metadata(key))

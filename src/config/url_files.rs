@@ -8,7 +8,7 @@ use figment::{
     value::{Dict, Map},
 };
 
-use super::{optional::NONE, secret};
+use super::{load::source_of, optional::NONE, secret};
 
 /// The settings that may stand in a file, which the same name with `_file` names.
 const URLS: [&str; 2] = ["redis.url", "database.url"];
@@ -43,7 +43,8 @@ pub(super) fn read(mut set: Figment) -> Result<Figment, (String, String)> {
             continue;
         }
         if set.find_value(setting).is_ok() {
-            return Err((of_file, format!("and {setting} are both set; one of them is enough")));
+            let other = source_of(&set, setting);
+            return Err((of_file, format!("and {setting} (set in {other}) are both set; one of them is enough")));
         }
         let url = content(Path::new(&path)).map_err(|what| (of_file, format!("can't be used: {path} {what}")))?;
         set = set.merge(UrlFile { setting, path: path.into(), url });

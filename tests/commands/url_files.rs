@@ -58,7 +58,10 @@ async fn what_is_wrong_with_a_file_is_said_without_what_is_in_it() {
     let said = refusal(&format!("[database]\nurl_file = \"{wrong}\""), &[]).await;
     assert!(said.contains("database.url: a database URL begins with") && said.contains(&format!("(set in {wrong})")), "{said}");
     let said = refusal(&format!("[database]\nurl = \"sqlite://other.db\"\nurl_file = \"{good}\""), &[]).await;
-    assert_eq!(said, "order-closer: database.url_file and database.url are both set; one of them is enough (set in FILE)\n");
+    assert_eq!(said, "order-closer: database.url_file and database.url (set in FILE) are both set; one of them is enough (set in FILE)\n");
+    let variable = [("ORDER_CLOSER_DATABASE__URL", "sqlite://other.db")];
+    let said = refusal(&format!("[database]\nurl_file = \"{good}\""), &variable).await;
+    assert!(said.contains("and database.url (set in the environment variable ORDER_CLOSER_DATABASE__URL) are both set"), "{said}");
     let said = refusal(&format!("[database]\nurl_file = \"postgres://closer:{SECRET}@h/shop\""), &[]).await;
     assert!(said.contains("database.url_file has a URL, which does not belong there"), "{said}");
     // Switched off, it is no file.

@@ -38,8 +38,8 @@ impl Language {
         ("php", Self::Php),
     ];
 
-    /// The code for this database: what follows the heading.
-    pub(super) fn code(self, database: &DatabaseUrl) -> Option<&'static str> {
+    /// The code for this database, or for the one that is most like it, and what it is written with.
+    pub(super) fn code(self, database: &DatabaseUrl) -> Option<(&'static str, &'static str)> {
         let heading = match (self, database) {
             (Self::Java, _) => "### Java",
             (Self::Go, _) => "### Go",
@@ -50,10 +50,11 @@ impl Language {
             (Self::Php, _) => "### PHP",
             (Self::None, _) => return None,
         };
-        let (_, section) = PAGE.split_once(heading)?;
+        let section = &PAGE[PAGE.find(heading)?..];
+        let clients = section.lines().next()?.trim_start_matches("### ");
         let (_, fenced) = section.split_once("\n```")?;
         let (code, _) = fenced.split_once("\n```")?;
-        Some(code.split_once('\n')?.1)
+        Some((clients, code.split_once('\n')?.1))
     }
 }
 
@@ -68,7 +69,8 @@ mod tests {
             for (name, language) in Language::ALL {
                 let code = language.code(&database);
                 assert_eq!(code.is_some(), language != Language::None, "{name}");
-                assert!(code.is_none_or(|code| code.len() > 200 && !code.contains("```")), "{name}: {code:?}");
+                let is_whole = |(clients, code): (&str, &str)| clients.ends_with(')') && code.len() > 200 && !code.contains("```");
+                assert!(code.is_none_or(is_whole), "{name}: {code:?}");
             }
         }
     }
