@@ -204,6 +204,7 @@ impl Loaded {
             return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", database.timeout)));
         }
         self.validate_webhooks()?;
+        self.validate_hints()?;
         if let Some(stream) = &events.stream {
             if self.config.redis.url.is_none() {
                 return Err(self.wrong(
