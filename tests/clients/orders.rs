@@ -63,6 +63,11 @@ async fn php_with_pdo_and_phpredis() {
 }
 
 #[tokio::test]
+async fn php_with_laravel() {
+    sit(Kind::MariaDb, toolchain::laravel("orders_laravel.php"), url).await;
+}
+
+#[tokio::test]
 async fn go_with_pgx_and_redigo() {
     sit(Kind::Postgres, toolchain::go(), url).await;
 }

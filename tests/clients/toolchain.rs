@@ -74,11 +74,27 @@ static PHP: Place = LazyLock::new(|| {
     Ok(place)
 });
 
+static LARAVEL: Place = LazyLock::new(|| {
+    for part in ["Database", "Redis"] {
+        let file = format!("/usr/share/php/Illuminate/{part}/autoload.php");
+        fs::metadata(&file).map_err(|error| format!("{file}: {error}"))?;
+    }
+    PHP.clone()
+});
+
 /// `php drive.php FILE`, or nothing where it can't run.
 pub fn php(file: &str) -> Option<Command> {
     ready("PHP", &PHP, Ci::Has)?;
     let mut command = process::mortal("php");
     command.arg(folder("tests/clients/drivers/drive.php")).arg(folder("examples/clients/php").join(file));
+    Some(command)
+}
+
+/// The same of a file that uses Laravel.
+pub fn laravel(file: &str) -> Option<Command> {
+    ready("PHP with Laravel", &LARAVEL, Ci::Has)?;
+    let mut command = php(file)?;
+    command.arg(folder("tests/clients/drivers/laravel.php"));
     Some(command)
 }
 
