@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AmqpUrl, EpochUnit, Loaded, RuleName, Span, optional::optional};
+use super::{AmqpUrl, Config, EpochUnit, Loaded, RuleName, Span, optional::optional};
 
 /// A door as it stands in the file: what belongs to one kind alone is optional. [`Hints::door`] says what it means.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -165,6 +165,15 @@ impl fmt::Display for Broker {
 }
 
 impl Hints {
+    /// The rules that its hints are for: where it names none, all rules of orders.
+    #[must_use]
+    pub fn rules(&self, config: &Config) -> Vec<RuleName> {
+        match &self.rule {
+            Some(rule) => vec![rule.clone()],
+            None => config.rule_names().into_iter().filter(|name| name.as_str() != RuleName::TIMERS).collect(),
+        }
+    }
+
     /// What kind of door it is, with all that it needs.
     ///
     /// # Errors
