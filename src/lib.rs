@@ -45,6 +45,8 @@ pub mod config;
 pub mod explain;
 pub mod http;
 pub mod metric;
+#[cfg(test)]
+mod model;
 pub mod ops;
 pub mod order;
 pub mod outbox;

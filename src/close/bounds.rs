@@ -131,6 +131,12 @@ impl Bounds {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).and_then(|known| known.jumped)
     }
 
+    /// Whether the database's clock has been read.
+    #[cfg(test)]
+    pub(crate) fn know_the_clock(&self) -> bool {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// The database's clock is right as it is.
     pub fn accept_clock(&self) {
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = None;

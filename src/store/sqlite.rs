@@ -8,6 +8,9 @@ mod own;
 mod statements;
 mod survey;
 
+#[cfg(test)]
+pub(super) use own::words;
+
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
 use async_trait::async_trait;
