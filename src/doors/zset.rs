@@ -14,7 +14,7 @@ use std::{
 
 use super::{Door, Fault, Taken};
 use crate::{
-    config::{EpochUnit, Redis, SortedSetDoor},
+    config::{Redis, SortedSetDoor},
     order::Printable,
     redis::{Commands, DelayQueue, DueMembers, RedisError},
 };
@@ -83,13 +83,7 @@ impl SortedSet {
 
 /// The sets of a door.
 fn queue(SortedSetDoor { key, unit, .. }: &SortedSetDoor) -> DelayQueue {
-    DelayQueue::new(
-        key,
-        match unit {
-            EpochUnit::Seconds => 1_000,
-            EpochUnit::Milliseconds => 1,
-        },
-    )
+    DelayQueue::new(key, unit.micros())
 }
 
 impl Door for SortedSet {
