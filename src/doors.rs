@@ -120,7 +120,7 @@ pub fn spawn(
 ) -> Result<(), String> {
     for hints in &config.hints {
         let unfit = |what: &dyn fmt::Display| format!("hints, entry {}: {what}", hints.name);
-        let wanted = hints.rule.clone().map_or_else(|| config.rule_names(), |rule| vec![rule]);
+        let wanted = hints.rules(config);
         let intake = Intake::new(hints, wanted, rules.clone(), stop.clone());
         match hints.door().map_err(|what| unfit(&what))? {
             Kind::Stream(settings) => {

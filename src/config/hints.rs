@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, path::PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AmqpUrl, EpochUnit, Loaded, RuleName, Span, optional::optional};
+use super::{AmqpUrl, Config, EpochUnit, Loaded, RuleName, Span, optional::optional};
 
 /// A door as it stands in the file: what belongs to one kind alone is optional. [`Hints::door`] says what it means.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -165,6 +165,15 @@ impl fmt::Display for Broker {
 }
 
 impl Hints {
+    /// The rules that its hints are for: where it names none, all rules of orders.
+    #[must_use]
+    pub fn rules(&self, config: &Config) -> Vec<RuleName> {
+        match &self.rule {
+            Some(rule) => vec![rule.clone()],
+            None => config.rule_names().into_iter().filter(|name| !name.is_timers()).collect(),
+        }
+    }
+
     /// What kind of door it is, with all that it needs.
     ///
     /// # Errors
@@ -345,6 +354,9 @@ impl Loaded {
             if let Some(rule) = hints.rule.as_ref().filter(|rule| !self.config.rule_names().contains(rule)) {
                 let known: Vec<String> = self.config.rule_names().iter().map(ToString::to_string).collect();
                 return Err(wrong(&format!("rule is {rule}, which there is not; write one of {}, or leave it out", known.join(", "))));
+            }
+            if hints.rules(&self.config).is_empty() {
+                return Err(wrong("hints nobody is to look at: no orders table is named; name one, or write rule = \"timers\""));
             }
             if !(1..=10_000).contains(&hints.prefetch) {
                 return Err(wrong("prefetch must be from 1 to 10000"));

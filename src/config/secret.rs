@@ -65,8 +65,8 @@ pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
     let path = if let ["rules", _, rest @ ..] = path.as_slice() { rest } else { &path };
     let what = is_a(text)?;
     match path {
-        ["events", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
-        ["redis" | "database", "url"] | ["hints", _, "url"] | ["events", "webhooks", _, "url"] | ["close", "ask", "url"]
+        ["events" | "timers", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
+        ["redis" | "database", "url"] | ["hints", _, "url"] | ["events" | "timers", "webhooks", _, "url"] | ["close", "ask", "url"]
             if webhook_secret(text).is_none() =>
         {
             None

@@ -14,7 +14,7 @@ use std::{
 
 use super::{Door, Fault, Taken};
 use crate::{
-    config::{EpochUnit, Redis, SortedSetDoor},
+    config::{Redis, SortedSetDoor},
     order::Printable,
     redis::{Commands, DelayQueue, DueMembers, RedisError},
 };
@@ -49,7 +49,7 @@ impl SortedSet {
     pub(super) fn new(redis: &Redis, settings: &SortedSetDoor) -> Result<Self, RedisError> {
         Ok(Self {
             commands: Commands::new(redis)?,
-            queue: queue(settings),
+            queue: DelayQueue::new(&settings.key, settings.unit.micros()),
             lease: settings.lease.get(),
             in_hand: Mutex::default(),
             rest: Mutex::default(),
@@ -79,17 +79,6 @@ impl SortedSet {
         });
         done
     }
-}
-
-/// The sets of a door.
-fn queue(SortedSetDoor { key, unit, .. }: &SortedSetDoor) -> DelayQueue {
-    DelayQueue::new(
-        key,
-        match unit {
-            EpochUnit::Seconds => 1_000,
-            EpochUnit::Milliseconds => 1,
-        },
-    )
 }
 
 impl Door for SortedSet {
