@@ -254,19 +254,20 @@ impl Daemon {
     fn add(&mut self, mut opened: Opened) -> Result<(), RunError> {
         // What was read anew while its table was missing holds from its first order on.
         let current = self.live().config.clone();
-        opened.store.set_targets(&current.events);
         let name = &opened.config.which.name;
         if let Some(config) = current.of_each_rule().into_iter().find(|config| config.which.name == *name) {
             opened.config = config;
         }
+        opened.store.set_targets(&opened.config.events);
         let (table, name) = (opened.store.outbox().orders_table(), opened.config.orders.table.to_string());
         let paused = match self.tables.get(&table) {
             None => {
                 let Common { closed, stop, .. } = &self.common;
                 // A shadow tells nobody, and prunes nothing.
                 if opened.shadow.is_none() {
-                    let relays = outbox::spawn(&current, &opened.store, &closed.subscribe(), stop, &mut self.others);
-                    self.live().relays.extend(relays.map_err(RunError::Configuration)?);
+                    let relays = outbox::spawn(&opened.config, &opened.store, &closed.subscribe(), stop, &mut self.others);
+                    let relays = relays.map_err(RunError::Configuration)?.map(|relays| (opened.config.which.name.clone(), relays));
+                    self.live().relays.extend(relays);
                 }
                 Arc::clone(&self.tables.entry(table).or_insert(Table { name, ..Table::default() }).paused)
             }

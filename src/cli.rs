@@ -322,9 +322,12 @@ fn some_rules(config: &Config, name: Option<&str>) -> Result<Vec<Config>, Failur
     Ok(found)
 }
 
-/// The same for a command that is about one rule, which has to be named where there are several.
+/// The same for a command that is about one rule, which has to be named where several have orders.
 fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
     let mut rules = some_rules(config, name)?;
+    if name.is_none() && rules.len() > 1 {
+        rules.retain(|rule| !rule.which.name.is_timers());
+    }
     match (rules.pop(), rules.is_empty()) {
         (Some(rule), true) => Ok(rule),
         _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),

@@ -20,6 +20,7 @@ mod secret;
 mod span;
 mod statement;
 mod status;
+mod timers;
 mod url_files;
 mod urls;
 mod values;
@@ -40,6 +41,7 @@ pub use secret::Secret;
 pub use span::{Oldest, Span};
 pub use statement::{Rows, Statement};
 pub use status::{Status, Statuses};
+pub use timers::Timers;
 pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
 pub use values::{ColumnName, TableName, TimeZone};
 
@@ -66,6 +68,8 @@ pub struct Config {
     pub sweep: Sweep,
     /// What is recorded and reported of each closure.
     pub events: Events,
+    /// Timers, which are told when they are due.
+    pub timers: Timers,
     /// Where the daemon answers questions, and who may ask.
     pub http: Http,
     /// How the daemon stops.
@@ -230,6 +234,9 @@ pub enum EpochUnit {
     /// Milliseconds.
     #[serde(rename = "ms")]
     Milliseconds,
+    /// Microseconds, as our own tables count.
+    #[serde(skip)]
+    Microseconds,
 }
 
 impl EpochUnit {
@@ -239,6 +246,7 @@ impl EpochUnit {
         match self {
             Self::Seconds => 1_000_000,
             Self::Milliseconds => 1_000,
+            Self::Microseconds => 1,
         }
     }
 }

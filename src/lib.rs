@@ -52,6 +52,7 @@ pub mod order;
 pub mod outbox;
 pub mod redis;
 pub mod shadow;
+pub mod stall;
 pub mod store;
 pub mod trigger;
 pub mod watchdog;

@@ -124,7 +124,7 @@ impl Line {
             clearance,
             closer,
             batch_size: config.close.batch_size,
-            later,
+            later: later.clone(),
             closed: closed.clone(),
             stats: Arc::clone(&stats),
             outage: Arc::clone(&outage),
@@ -226,6 +226,7 @@ impl Line {
                 requests,
                 stats: Arc::clone(&stats),
                 sweep: settings.clone(),
+                later,
                 is_shadow,
             };
             serving.add(&config, parts, stop, others);

@@ -119,6 +119,14 @@ impl Gate {
         }
     }
 
+    /// So many of those that have passed had no business behind it yet: somebody is to be asked about them first.
+    pub fn turn_back(&self, orders: usize) {
+        let mut state = self.lock();
+        if let State { passage: Passage::Rate(rate), next: Some(next) } = &mut *state {
+            *next -= time_of(orders, *rate);
+        }
+    }
+
     /// Takes the time of so many orders, or says from when on it can be had.
     fn take(&self, orders: usize, rate: u32) -> Option<Instant> {
         let mut state = self.lock();
@@ -126,7 +134,7 @@ impl Gate {
         match state.next {
             Some(at) if now < at => Some(at),
             Some(_) | None => {
-                state.next = Some(now + Duration::from_secs_f64(orders as f64 / f64::from(rate)));
+                state.next = Some(now + time_of(orders, rate));
                 None
             }
         }
@@ -135,6 +143,11 @@ impl Gate {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The time of so many orders, of which so many pass in a second.
+fn time_of(orders: usize, rate: u32) -> Duration {
+    Duration::from_secs_f64(orders as f64 / f64::from(rate))
 }
 
 async fn sleep_until(until: Option<Instant>) {
@@ -181,6 +194,16 @@ mod tests {
         }
         assert_eq!(began.elapsed(), Duration::from_secs(5), "500 orders have passed before the last 50");
         assert_eq!((gate.most(500), gate.most(3)), (10, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_are_turned_back_take_no_time() {
+        let gate = Gate::new(Passage::Rate(100));
+        let began = Instant::now();
+        gate.pass(50).await;
+        gate.turn_back(40);
+        gate.pass(50).await;
+        assert_eq!(began.elapsed(), Duration::from_millis(100), "ten have passed before");
     }
 
     #[tokio::test(start_paused = true)]

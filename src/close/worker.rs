@@ -164,6 +164,7 @@ impl Worker {
                 // Its orders share no worker with any that needs no answer.
                 Lane::Alone => Sorted::wholly(self.clearance.as_ref(), batch).await,
             };
+            self.gate.turn_back(sorted.ask.len() + sorted.wait.len());
             self.inbox.put_off(sorted.ask, sorted.wait);
             if sorted.go.is_empty() {
                 return;

@@ -10,7 +10,7 @@ use figment::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, Timers, optional, rule::Rival, schema};
 
 /// The list in the file.
 pub(super) const RULES: &str = "rules";
@@ -26,6 +26,19 @@ pub struct RuleName(Arc<str>);
 impl RuleName {
     /// The name of the only rule, which needs none in the configuration.
     pub const ONLY: &str = "orders";
+
+    /// The name of the rule by which timers fire, which no other may have.
+    pub const TIMERS: &str = "timers";
+
+    pub(super) fn timers() -> Self {
+        Self(Self::TIMERS.into())
+    }
+
+    /// Whether timers fire by it.
+    #[must_use]
+    pub fn is_timers(&self) -> bool {
+        self.as_str() == Self::TIMERS
+    }
 
     /// The name itself.
     #[must_use]
@@ -109,16 +122,34 @@ pub struct Which {
 
 impl Config {
     /// The settings as each rule has them: with its own orders, close, key prefix and include in the place of the only one's.
+    /// That of the timers comes last.
     #[must_use]
     pub fn of_each_rule(&self) -> Vec<Self> {
+        let mut rules = self.of_each_orders_rule();
+        rules.extend(self.timers.rule(self));
+        let are_several = rules.len() > 1;
+        for rule in &mut rules {
+            rule.timers = Timers::default();
+            rule.which.is_one_of_several |= are_several;
+        }
+        rules
+    }
+
+    /// How the tables are laid out of all rules but that of the timers.
+    pub(super) fn orders_of_rules(&self) -> impl Iterator<Item = &Orders> {
+        let only = (self.rules.is_empty() && !self.orders.table.is_none()).then_some(&self.orders);
+        only.into_iter().chain(self.rules.values().map(|rule| &rule.orders))
+    }
+
+    fn of_each_orders_rule(&self) -> Vec<Self> {
         if self.rules.is_empty() {
-            return vec![self.clone()];
+            return self.orders_of_rules().map(|_| self.clone()).collect();
         }
         let of_rule = |(name, rule): (&RuleName, &RuleSettings)| {
             let mut config = Self { orders: rule.orders.clone(), close: rule.close.clone(), rules: BTreeMap::new(), ..self.clone() };
             config.redis.key_prefix = rule.key_prefix.clone();
             config.events.include = rule.include.clone();
-            config.which = Which { name: name.clone(), rivals: self.rivals_of(name, rule), is_one_of_several: self.rules.len() > 1 };
+            config.which = Which { name: name.clone(), rivals: self.rivals_of(name, rule), is_one_of_several: false };
             config
         };
         self.rules.iter().map(of_rule).collect()
@@ -127,7 +158,7 @@ impl Config {
     /// The names of all rules.
     #[must_use]
     pub fn rule_names(&self) -> Vec<RuleName> {
-        if self.rules.is_empty() { vec![self.which.name.clone()] } else { self.rules.keys().cloned().collect() }
+        self.of_each_rule().into_iter().map(|rule| rule.which.name).collect()
     }
 
     fn rivals_of(&self, name: &RuleName, rule: &RuleSettings) -> Vec<Rival> {
@@ -183,6 +214,9 @@ pub(super) fn by_name(settings: &mut Dict) -> Result<(), String> {
             Some(_) => return Err(format!("rules, entry {at}: name takes a text in quotes")),
             None => return Err(format!("rules, entry {at}: name is missing; write name = \"...\" first")),
         };
+        if name == RuleName::TIMERS {
+            return Err(format!("rules, entry {at}: the name {name} is that of the rule by which timers fire; choose another"));
+        }
         if let Err(what) = name.parse::<RuleName>() {
             return Err(format!("rules, entry {at}: name {} {what}", super::quoted("name", &name)));
         }

@@ -77,6 +77,8 @@ mod starts;
 mod streams;
 /// Tables without an index, and deadlines in local time.
 mod tables;
+/// Timers: registered by whoever inserts a row, and told to one target when they are due.
+mod timers;
 /// Several daemons and reconciles at once.
 mod together;
 /// Receivers of events that fail in every way.
