@@ -20,7 +20,7 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories:: promtool_ chromium_ clients:: chaos::a_minute_ chaos::what_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
-	promises::slow_redis promises::cluster promises::sentinels promises::webhooks promises::witnesses promises::together promises::tables \
+	promises::slow_redis promises::cluster promises::sentinels promises::webhooks promises::witnesses promises::together promises::instances promises::tables \
 	promises::shadow promoted_after_the_ is_a_black_hole what_two_rules_claim_ one_migrates_at_a_time thousands_of_payments \
 	deliveries_and_their_backlog_ receiver_of_the_documentation the_nodes_of_a_cluster
 

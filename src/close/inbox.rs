@@ -210,7 +210,12 @@ impl Inbox {
 
     /// Offers orders that fall due now, as their rows have said. What there is no space for is refused, and the next sweep's.
     pub fn offer_due<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger) -> Offer {
-        self.admit(ids.into_iter().map(|id| (id, None)), trigger, Lane::DueNow, None)
+        self.offer_due_since(ids.into_iter().map(|id| (id, None)), trigger)
+    }
+
+    /// The same, each with the deadline that its row had when that was read, where it is known.
+    pub fn offer_due_since<'a>(&self, orders: impl IntoIterator<Item = (&'a OrderId, Option<i64>)>, trigger: Trigger) -> Offer {
+        self.admit(orders, trigger, Lane::DueNow, None)
     }
 
     /// Offers an order whose row was found overdue in the table at the time `seen`, or later. Overrides the memory of settled

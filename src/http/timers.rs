@@ -256,7 +256,7 @@ async fn write(desk: &Desk, timers: Vec<NewTimer>) -> Result<Vec<Registered>, Re
             let id = OrderId::from_database(&timer.id);
             desk.inbox.reopen(&id, asked);
             // Where there is no room, the sweep finds it. The clock was read before this moment.
-            desk.later.try_send(Later { id, trigger: Trigger::Pacer, at: Instant::now() + left }).ok();
+            desk.later.try_send(Later { id, trigger: Trigger::Pacer, deadline: Some(timer.due), at: Instant::now() + left }).ok();
         }
     }
     Ok(registered)

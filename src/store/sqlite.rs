@@ -8,8 +8,6 @@ mod own;
 mod statements;
 mod survey;
 
-pub(super) use own::words;
-
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
 use async_trait::async_trait;

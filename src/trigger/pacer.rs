@@ -131,8 +131,8 @@ impl Pacer {
                         wheel.insert(id, self.first_appointment(at, deadline));
                     }
                 }
-                Some(Later { id, trigger, at }) = self.later.recv() => {
-                    wheel.insert(id, Appointment { at, deadline: None, step: Step::Offer(trigger) });
+                Some(Later { id, trigger, deadline, at }) = self.later.recv() => {
+                    wheel.insert(id, Appointment { at, deadline, step: Step::Offer(trigger) });
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Pacer {
                 Step::Touch if !self.peers.is_ours(&id) => {}
                 Step::Touch => touched.push((id, appointment)),
                 Step::Offer(trigger) => {
-                    self.inbox.offer_due([&id], trigger);
+                    self.inbox.offer_due_since([(&id, appointment.deadline)], trigger);
                 }
             }
         }
@@ -176,7 +176,7 @@ impl Pacer {
                 wheel.insert(id, Appointment { at: appointment.at + GRACE, step, ..appointment });
             }
         } else {
-            self.inbox.offer_due(touched.iter().map(|(id, _)| id), Trigger::Pacer);
+            self.inbox.offer_due_since(touched.iter().map(|(id, appointment)| (id, appointment.deadline)), Trigger::Pacer);
         }
     }
 }
