@@ -1,5 +1,6 @@
 //! The commands that we send: to the one server, or to whom of a cluster they concern.
 
+mod group;
 mod keyed;
 
 use std::{
@@ -13,6 +14,7 @@ use fred::{
     interfaces::{ClientLike, ConfigInterface},
 };
 
+pub use group::{Entry, Group};
 pub use keyed::Life;
 
 use super::{

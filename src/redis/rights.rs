@@ -14,12 +14,13 @@ use super::{
 };
 
 impl Commands {
-    /// The ACL rules that our user lacks for closing orders on time, beside instances of its kind, and for telling `stream`.
+    /// The ACL rules that our user lacks for closing orders on time, beside instances of its kind, for telling `stream`, and for taking
+    /// timers from `intake`.
     /// What the subscription needs is not among them.
     ///
     /// # Errors
     /// Says why Redis did not answer.
-    pub async fn missing_rights(&self, stream: Option<&str>) -> Result<Vec<String>> {
+    pub async fn missing_rights(&self, stream: Option<&str>, intake: Option<&str>) -> Result<Vec<String>> {
         let order = self.order_key("order-closer-rehearsal");
         let members = "order-closer:rehearsal".to_owned();
         // Redis looks at the rights first, at the number of arguments before them, and at what they mean afterwards.
@@ -35,6 +36,17 @@ impl Commands {
         ];
         if let Some(key) = stream {
             commands.push(("XADD", vec![key, "NOMKSTREAM", "not an id", "field", "value"]));
+        }
+        let aside = intake.map(|key| format!("{key}:rejected")).unwrap_or_default();
+        if let Some(key) = intake {
+            commands.extend([
+                ("XGROUP", vec!["CREATE", key, "order-closer", "not an id"]),
+                ("XREADGROUP", vec!["GROUP", "order-closer", "rehearsal", "COUNT", "not a number", "STREAMS", key, ">"]),
+                ("XAUTOCLAIM", vec![key, "order-closer", "rehearsal", "not a number", "0-0"]),
+                ("XACK", vec![key, "order-closer", "not an id"]),
+                ("XDEL", vec![key, "not an id"]),
+                ("XADD", vec![&aside, "NOMKSTREAM", "not an id", "field", "value"]),
+            ]);
         }
         let supervisor = self.any().await?;
         let answers = supervisor
@@ -52,7 +64,7 @@ impl Commands {
             match supervisor.sort(&error, "") {
                 // Versions differ in how they speak of a key, and agree in how they speak of a command.
                 RedisError::Denied(said) if !said.reason.contains("run the '") => {
-                    let key = arguments.first().copied().unwrap_or_default();
+                    let key = intake.filter(|key| arguments.contains(key)).or(arguments.first().copied()).unwrap_or_default();
                     keys.insert(if key == order {
                         self.orders().to_owned()
                     } else if key == members {
