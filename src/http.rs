@@ -30,10 +30,7 @@ use axum::{
     routing::{MethodRouter, delete, get, post, put},
 };
 use serde::{Deserialize, Serialize};
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, mpsc},
-};
+use tokio::{runtime::Handle, sync::Semaphore};
 use tower_http::limit::RequestBodyLimitLayer;
 
 pub use access::Access;
@@ -41,7 +38,7 @@ pub use figures::Figures;
 pub use server::serve;
 
 use crate::{
-    close::{Inbox, Later, Requests},
+    close::{Inbox, Registrar, Requests},
     config::{Live, RuleName, Sweep},
     explain::Explainer,
     ops::{AllReady, Measured, NOT_BEGUN},
@@ -136,8 +133,8 @@ pub struct Desk {
     pub explainer: Explainer,
     /// The names of the targets in the configuration.
     pub targets: Arc<[String]>,
-    /// Who looks at an order at a time to come.
-    pub later: mpsc::Sender<Later>,
+    /// Who registers timers, where that is the rule.
+    pub registrar: Registrar,
 }
 
 impl Desk {

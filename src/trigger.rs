@@ -7,6 +7,7 @@
 mod claims;
 mod clock;
 mod clock_watch;
+mod intake;
 mod key;
 mod listener;
 mod look_ahead;
@@ -27,6 +28,7 @@ mod zone;
 
 pub use claims::{Claims, claimed_twice};
 pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
+pub use intake::Intake;
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Hearing, Listener, Listening};
 pub use look_ahead::LookAhead;

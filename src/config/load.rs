@@ -216,6 +216,15 @@ impl Loaded {
             let what = "is true, and no timer could have a target; write a [[timers.webhooks]], or [timers.stream]";
             return Err(self.wrong("timers.enabled", what));
         }
+        if let Some(intake) = &timers.intake {
+            if self.config.redis.url.is_none() {
+                let what = "names a stream in Redis, and there is no Redis: redis.url is \"none\"; take it out, or set redis.url";
+                return Err(self.wrong("timers.intake", what));
+            }
+            if intake.is_empty() {
+                return Err(self.wrong("timers.intake", "is empty; write a key such as \"order-closer:timers\", or \"none\""));
+            }
+        }
         if self.config.rule_names().is_empty() {
             let what =
                 format!("is \"{}\", and timers.enabled is false: there is nothing to do; name the table, or enable timers", orders.table);

@@ -10,7 +10,7 @@ use figment::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, Timers, optional, rule::Rival, schema};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
 
 /// The list in the file.
 pub(super) const RULES: &str = "rules";
@@ -129,7 +129,7 @@ impl Config {
         rules.extend(self.timers.rule(self));
         let are_several = rules.len() > 1;
         for rule in &mut rules {
-            rule.timers = Timers::default();
+            rule.timers.enabled = false;
             rule.which.is_one_of_several |= are_several;
         }
         rules

@@ -11,13 +11,11 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 use super::{Desk, Desks, Refusal, orders::unavailable, read};
 use crate::{
-    close::Later,
     config::RuleName,
-    order::{OrderId, Trigger, rfc3339},
+    order::rfc3339,
     outbox::{Cancelled, Due, NewTimer, Registered, Timer, TimerState},
     store::StoreError,
 };
@@ -27,11 +25,6 @@ pub(super) const LONGEST_BODY: usize = 4 << 20;
 
 /// The most timers that one request registers.
 const BATCH: usize = 1_000;
-
-/// As the table has it: the longest kind and key, in characters, and data, in bytes.
-const KIND: usize = 64;
-const KEY: usize = 255;
-const DATA: usize = 65_536;
 
 /// A timer as somebody wants it.
 #[derive(Debug, Deserialize)]
@@ -220,44 +213,21 @@ fn refused(error: StoreError) -> Refusal {
 
 fn checked(desk: &Desk, wanted: Listed<'_>) -> Result<NewTimer, String> {
     let Listed { kind, key, due, r#in, target, data, generation } = wanted;
-    for (name, text, longest) in [("kind", &kind, KIND), ("key", &key, KEY)] {
-        if text.is_empty() || text.chars().count() > longest || text.contains(char::is_control) {
-            return Err(format!("{name} is no text of 1 to {longest} characters without control characters"));
-        }
-    }
     if !desk.targets.iter().any(|name| *name == target) {
         return Err(format!("target {target:?} is not in the configuration, which has {}", desk.targets.join(", ")));
     }
-    let data = data.map_or("{}", RawValue::get);
-    if !data.starts_with('{') || data.len() > DATA {
-        return Err(format!("data is no JSON object of {DATA} bytes at the most"));
-    }
-    Ok(NewTimer {
+    NewTimer {
         kind: kind.into_owned(),
         key: key.into_owned(),
         due: Due::read(due.as_deref(), r#in.as_deref())?,
         target: target.into_owned(),
-        data: RawValue::from_string(data.into()).map_err(|error| error.to_string())?,
+        data: RawValue::from_string(data.map_or("{}", RawValue::get).into()).map_err(|error| error.to_string())?,
         generation,
-    })
+    }
+    .checked()
 }
 
-/// Registers timers. Those that are due before they are seen ahead are kept in mind at once.
 async fn write(desk: &Desk, timers: Vec<NewTimer>) -> Result<Vec<Registered>, Refusal> {
-    if timers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (store, asked) = (Arc::clone(&desk.store), Instant::now());
-    let registered = desk.read(async move { store.outbox().register(&timers).await }).await?.map_err(refused)?;
-    let ahead = desk.sweep.get().ahead.get();
-    for Registered { timer, .. } in &registered {
-        let left = Duration::from_micros(u64::try_from(timer.due - timer.now).unwrap_or(0));
-        if timer.state == TimerState::Armed && left <= ahead {
-            let id = OrderId::from_database(&timer.id);
-            desk.inbox.reopen(&id, asked);
-            // Where there is no room, the sweep finds it. The clock was read before this moment.
-            desk.later.try_send(Later { id, trigger: Trigger::Pacer, deadline: Some(timer.due), at: Instant::now() + left }).ok();
-        }
-    }
-    Ok(registered)
+    let registrar = desk.registrar.clone();
+    desk.read(async move { registrar.register(&timers).await }).await?.map_err(refused)
 }

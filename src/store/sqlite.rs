@@ -132,7 +132,7 @@ impl Dialect for Sqlite {
     }
 
     fn words(schema: &str, table: &str) -> Words {
-        words(schema, table)
+        own::words(schema, table)
     }
 
     async fn findings(&self, session: &mut Session<Self>, table: &Table, fragments: &Fragments) -> Result<Findings, StoreError> {

@@ -169,6 +169,20 @@ impl Commands {
         self.about::<Value>(key, "XACK", words, &format!("+xack ~{key}")).await.map(drop)
     }
 
+    /// Acknowledges entries, and takes them out of the stream.
+    ///
+    /// # Errors
+    /// Says why Redis refused; then they may come again.
+    pub async fn take_off(&self, group: &Group, ids: &[String]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.acknowledge(group, ids).await?;
+        let key = &group.key;
+        let words = std::iter::once(key).chain(ids).map(|word| word.as_str().into()).collect();
+        self.about::<Value>(key, "XDEL", words, &format!("+xdel ~{key}")).await.map(drop)
+    }
+
     /// Takes up to `most` members that are due. After `lease` they are anybody's again.
     ///
     /// # Errors
