@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chaos compat bench build package package-test lint deny docs snippets
+.PHONY: help demo test test-all model chaos compat bench build package package-test lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +58,13 @@ chaos: export CHAOS_SECONDS := $(SECONDS)
 chaos: export CHAOS_RATE := $(RATE)
 chaos: export CHAOS_DATABASE := $(DATABASE)
 chaos: export CHAOS_FAULTS := $(FAULTS)
+
+# SEED=7: that schedule.   SCHEDULES=1000000: more of them.
+model: ## the core alone, over servers in memory, on thousands of seeded schedules a second
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(CARGO) test --release --lib -- --nocapture model::every_promise
+model: export MODEL_SEED := $(SEED)
+model: export MODEL_SCHEDULES := $(or $(SCHEDULES),$(if $(SEED),1,100000))
 
 # SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
 compat: ## the conformance exam and the main promises on other versions of the servers, as tests/compat/run.sh has them

@@ -47,6 +47,8 @@ pub mod doors;
 pub mod explain;
 pub mod http;
 pub mod metric;
+#[cfg(test)]
+mod model;
 pub mod ops;
 pub mod order;
 pub mod outbox;

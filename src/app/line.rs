@@ -159,7 +159,7 @@ impl Line {
             Arc::clone(&inbox),
             Arc::clone(&peers),
             // Without a subscription orders are offered at their deadlines, and no key is touched.
-            (keys.clone(), commands.clone(), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
+            (keys.clone(), Arc::new(commands.clone()), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
             stop.clone(),
         )
         .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));

@@ -191,6 +191,7 @@ impl Worker {
                 }
                 Ending::Unavailable { batch: left, fault } => {
                     tokio::select! {
+                        biased;
                         () = self.outage.sit_out(left.len(), &fault) => batch = left,
                         // Their rows are unpaid still, and the next sweep finds them.
                         () = self.stop.cancelled() => return,

@@ -171,6 +171,12 @@ impl Outbox {
         Self { backend: Box::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
     }
 
+    /// None, in a database that nobody reaches.
+    #[cfg(test)]
+    pub(crate) fn absent(backend: impl Backend + 'static, rule: &RuleName) -> Self {
+        Self { backend: Box::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version: 0 }
+    }
+
     /// The same tables, over other connections.
     pub(super) fn over(&self, backend: impl Backend + 'static) -> Self {
         Self { backend: Box::new(backend), words: self.words.clone(), rule: self.rule.clone(), version: self.version }

@@ -39,6 +39,12 @@ pub struct Hearing {
 }
 
 impl Hearing {
+    /// One primary, heard or not.
+    #[cfg(test)]
+    pub(crate) fn of_one(is_heard: bool) -> Self {
+        Self { primaries: 1, subscribed: is_heard.then(|| "one".to_owned()).into_iter().collect() }
+    }
+
     /// How many primaries there are, as far as that is known: one without a cluster.
     #[must_use]
     pub fn primaries(&self) -> usize {
