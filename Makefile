@@ -31,15 +31,17 @@ test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl sqlite3=sqlite3,the tests start private servers of their own)
 	$(call if_installed,fmt,rustfmt,--check)
-	$(call if_installed,clippy,clippy,--all-targets -- -D warnings)
-	$(call with_servers,$(if $(FOR_TEST_ALL),$(THREE_AT_A_TIME)) $(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
+	$(call if_installed,clippy,clippy,--all-targets $(FEATURES) -- -D warnings)
+	$(call with_servers,$(if $(FOR_TEST_ALL),$(THREE_AT_A_TIME)) $(CARGO) test $(FEATURES) $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
 
+# What comes with a feature is in what is handed out.
 test-all: FOR_TEST_ALL :=
+test-all: FEATURES := --all-features
 test-all: more denied test ## the same, and what takes a minute or another server
 
 .PHONY: more denied
 more:
-	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python$(comma) and skew a daemon's clock)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime rabbitmq-server=rabbitmq-server,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon$(comma) a receiver in Python and a broker$(comma) and skew a daemon's clock)
 	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql /usr/share/php/Illuminate/Redis=php-redis:php-mysql:php-illuminate-database:php-illuminate-redis:php-illuminate-support javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java go=golang-go /usr/share/gocode/src/github.com/jackc/pgx/v4=golang-github-jackc-pgx-v4-dev /usr/share/gocode/src/github.com/gomodule/redigo=golang-github-gomodule-redigo-dev,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
@@ -77,7 +79,8 @@ bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plo
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the benchmarks start private servers of their own)
 	$(if $(filter peers,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server node=nodejs npm=npm,other products close the same orders))
-	$(call with_servers,$(CARGO) bench --bench main -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
+	$(if $(filter doors,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server,hints come from one of its queues))
+	$(call with_servers,$(CARGO) bench --bench main $(if $(filter doors,$(SCENARIOS)),--features amqp) -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
 
 build: ## target/release/order-closer
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -96,7 +99,7 @@ package-test: ## installs, uses, upgrades and purges that package in chroots of 
 
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy --all-targets --all-features -- -D warnings
 
 snippets: ## copy the clients of examples/clients into the pages that show them
 	UPDATE_SNIPPETS=1 $(CARGO) test -- the_pages_show_the_clients

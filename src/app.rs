@@ -29,6 +29,7 @@ pub use reload::{Reader, Reread};
 use crate::{
     close::Bounds,
     config::{Config, Live, Loaded},
+    doors,
     ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox::{self, LatestPauses},
     redis::Commands,
@@ -224,6 +225,12 @@ impl Daemon {
         others.spawn(way.manager.clone().renew_status(told, stop.clone()));
         if let Some(plan) = &way.shadow {
             others.spawn(plan.report.clone().run(stop.clone()));
+        }
+        // A shadow takes nothing from anybody.
+        if way.shadow.is_none() {
+            doors::spawn(config, &listening.subscribe(), &stop, &mut others).map_err(RunError::Configuration)?;
+        } else if !config.hints.is_empty() {
+            info!("doors ([[hints]]) stay shut: a shadow takes no hints, which others are to have");
         }
         let common = Common {
             commands,

@@ -8,6 +8,7 @@ mod ask;
 mod changes;
 mod events;
 mod explain;
+mod hints;
 mod http;
 mod key_prefix;
 mod live;
@@ -31,6 +32,7 @@ pub use ask::{Ask, Unanswered};
 pub use changes::{Changes, LIVE};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
+pub use hints::{AmqpDoor, Broker, Door, DoorName, Hints, IdIn, Kind, SortedSetDoor, StreamDoor};
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
 pub use live::Live;
@@ -42,7 +44,7 @@ pub use span::{Oldest, Span};
 pub use statement::{Rows, Statement};
 pub use status::{Status, Statuses};
 pub use timers::Timers;
-pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
+pub use urls::{AmqpUrl, DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
 pub use values::{ColumnName, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -76,6 +78,10 @@ pub struct Config {
     pub shutdown: Shutdown,
     /// What the daemon says.
     pub log: Log,
+    /// Doors through which hints come in, beside keyspace notifications.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "optional::list")]
+    #[schemars(schema_with = "schema::list::<Hints>")]
+    pub hints: Vec<Hints>,
     /// Several rules; none where the settings above say the only one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::rules")]

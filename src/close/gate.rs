@@ -121,8 +121,7 @@ impl Gate {
 
     /// So many of those that have passed had no business behind it yet: somebody is to be asked about them first.
     pub fn turn_back(&self, orders: usize) {
-        let mut state = self.lock();
-        if let State { passage: Passage::Rate(rate), next: Some(next) } = &mut *state {
+        if let State { passage: Passage::Rate(rate), next: Some(next) } = &mut *self.lock() {
             *next -= time_of(orders, *rate);
         }
     }

@@ -205,6 +205,7 @@ impl Loaded {
         }
         self.validate_timers()?;
         self.validate_webhooks()?;
+        self.validate_hints()?;
         self.validate_stream("events.stream", events.stream.as_ref(), "orders:closed")?;
         self.validate_stream("timers.stream", self.config.timers.stream.as_ref(), "timers:fired")
     }
