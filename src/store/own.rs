@@ -174,12 +174,7 @@ impl Outbox {
     /// None, in a database that nobody reaches.
     #[cfg(test)]
     pub(crate) fn absent(backend: impl Backend + 'static, rule: &RuleName) -> Self {
-        Self {
-            backend: Box::new(backend),
-            words: <super::sqlite::Sqlite as super::dialect::Dialect>::words("main", "orders"),
-            rule: rule.clone(),
-            version: 0,
-        }
+        Self { backend: Box::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version: 0 }
     }
 
     /// The same tables, over other connections.

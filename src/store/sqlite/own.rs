@@ -4,7 +4,7 @@ use super::deadline::NOW;
 use crate::store::{own::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
-pub(super) fn words(schema: &str, orders_table: &str) -> Words {
+pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let prefix = format!("\"{schema}\".");
     Words {
