@@ -202,7 +202,7 @@ async fn publish(url: &str, all: &[(i64, Millis)]) {
 }
 
 #[cfg(not(feature = "amqp"))]
-async fn publish(_: &str, _: &[(i64, Millis)]) {
+fn publish(_: &str, _: &[(i64, Millis)]) -> std::future::Ready<()> {
     unreachable!("without it no queue is measured")
 }
 

@@ -8,6 +8,8 @@ mod own;
 mod statements;
 mod survey;
 
+pub(super) use own::words;
+
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
 use async_trait::async_trait;
@@ -132,7 +134,7 @@ impl Dialect for Sqlite {
     }
 
     fn words(schema: &str, table: &str) -> Words {
-        own::words(schema, table)
+        words(schema, table)
     }
 
     async fn findings(&self, session: &mut Session<Self>, table: &Table, fragments: &Fragments) -> Result<Findings, StoreError> {
