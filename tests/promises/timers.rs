@@ -85,6 +85,8 @@ pub(super) async fn open(kind: Kind, redis: &Redis, receiver: &Receiver) -> (Dat
         .set("log.format", "json")
         .add(&receiver.timer_webhook("a", ""))
         .add("[timers.stream]\nkey = 'fired'");
+    let checked = order_closer(&settings, &["check"]).await.expect_code(78);
+    assert!(checked.stdout.contains("run `order-closer migrate`"), "{checked:?}");
     let migrated = order_closer(&settings, &["migrate"]).await.expect_code(0);
     assert!(migrated.stdout.contains("created"), "{migrated:?}");
     (database, settings)
