@@ -371,6 +371,12 @@ impl Inbox {
         self.alone.notify_one();
     }
 
+    /// Whether it takes no more orders, now and ever.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Asks for a sweep.
     pub fn want_sweep(&self) {
         self.sweep_wanted.notify_one();
