@@ -30,21 +30,9 @@ const BATCH: usize = 1_000;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted<'b> {
-    due: Option<Cow<'b, str>>,
-    r#in: Option<Cow<'b, str>>,
-    target: Cow<'b, str>,
-    #[serde(borrow)]
-    data: Option<&'b RawValue>,
-    #[serde(default)]
-    generation: i64,
-}
-
-/// The same in a list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Listed<'b> {
-    kind: Cow<'b, str>,
-    key: Cow<'b, str>,
+    /// With the key, in a list; those of a single one stand in its path.
+    kind: Option<Cow<'b, str>>,
+    key: Option<Cow<'b, str>>,
     due: Option<Cow<'b, str>>,
     r#in: Option<Cow<'b, str>>,
     target: Cow<'b, str>,
@@ -58,7 +46,7 @@ struct Listed<'b> {
 #[serde(deny_unknown_fields)]
 struct Batch<'b> {
     #[serde(borrow)]
-    timers: Vec<Listed<'b>>,
+    timers: Vec<Wanted<'b>>,
 }
 
 /// A timer.
@@ -137,8 +125,11 @@ pub(super) async fn register(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let desk = desk(&desks)?;
-    let Wanted { due, r#in, target, data, generation } = read(&body)?;
-    let wanted = Listed { kind: kind.into(), key: key.into(), due, r#in, target, data, generation };
+    let wanted: Wanted<'_> = read(&body)?;
+    if wanted.kind.is_some() || wanted.key.is_some() {
+        return Err(Refusal::bad("kind and key stand in the path, and not in the body"));
+    }
+    let wanted = Wanted { kind: Some(kind.into()), key: Some(key.into()), ..wanted };
     let timer = checked(&desk, wanted).map_err(Refusal::bad)?;
     let registered = write(&desk, vec![timer]).await?.into_iter().next();
     let outcome = Outcome::from(registered.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it was deleted meanwhile"))?);
@@ -211,14 +202,15 @@ fn refused(error: StoreError) -> Refusal {
     if let StoreError::Rejected(reason) = error { Refusal::bad(reason) } else { unavailable(error) }
 }
 
-fn checked(desk: &Desk, wanted: Listed<'_>) -> Result<NewTimer, String> {
-    let Listed { kind, key, due, r#in, target, data, generation } = wanted;
+fn checked(desk: &Desk, wanted: Wanted<'_>) -> Result<NewTimer, String> {
+    let Wanted { kind, key, due, r#in, target, data, generation } = wanted;
+    let needed = |name: &str, text: Option<Cow<'_, str>>| text.map(Cow::into_owned).ok_or_else(|| format!("{name} is missing"));
     if !desk.targets.iter().any(|name| *name == target) {
         return Err(format!("target {target:?} is not in the configuration, which has {}", desk.targets.join(", ")));
     }
     NewTimer {
-        kind: kind.into_owned(),
-        key: key.into_owned(),
+        kind: needed("kind", kind)?,
+        key: needed("key", key)?,
         due: Due::read(due.as_deref(), r#in.as_deref())?,
         target: target.into_owned(),
         data: RawValue::from_string(data.map_or("{}", RawValue::get).into()).map_err(|error| error.to_string())?,

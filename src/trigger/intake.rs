@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    close::Registrar,
+    close::{Registrar, Reminder},
     outbox::{Due, NewTimer},
     redis::{Commands, Group, RedisError, StreamEntry},
     store::StoreError,
@@ -47,28 +47,41 @@ pub struct Intake {
     pub stop: CancellationToken,
 }
 
+/// Who reads, and what is known of it.
+#[derive(Debug)]
+struct Reading {
+    group: Group,
+    /// Whether the group is there.
+    is_made: bool,
+    /// When no entries of others were found last.
+    looked: Option<Instant>,
+    /// When it was said that the database takes none.
+    refused: Reminder,
+}
+
 impl Intake {
     /// Takes entries until it is told to stop.
     pub async fn run(self) {
         let consumer = gethostname::gethostname().to_string_lossy().into_owned();
         let group = Group { key: self.key.clone(), group: GROUP.into(), consumer };
-        let (mut is_made, mut away, mut looked) = (false, false, None::<Instant>);
+        let (mut reading, mut away) = (Reading { group, is_made: false, looked: None, refused: Reminder::default() }, false);
         while !self.stop.is_cancelled() {
-            match self.once(&group, &mut is_made, &mut looked).await {
+            match self.once(&mut reading).await {
                 Ok(()) if std::mem::take(&mut away) => info!(stream = self.key, "taking timers from the stream again"),
                 Ok(()) => {}
                 Err(error) => {
                     if !std::mem::replace(&mut away, true) {
                         warn!(stream = self.key, %error, "timers can't be taken from the stream; trying again");
                     }
-                    is_made = false;
+                    reading.is_made = false;
                     self.stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
                 }
             }
         }
     }
 
-    async fn once(&self, group: &Group, is_made: &mut bool, looked: &mut Option<Instant>) -> Result<(), RedisError> {
+    async fn once(&self, reading: &mut Reading) -> Result<(), RedisError> {
+        let Reading { group, is_made, looked, refused } = reading;
         if !*is_made {
             self.commands.create_group(group).await?;
             *is_made = true;
@@ -82,10 +95,10 @@ impl Intake {
         }
         let entries = if left.is_empty() { self.commands.read_group(group, BATCH, WAIT).await? } else { left };
         let entries: Vec<Entry> = entries.into_iter().filter_map(Entry::read).collect();
-        if entries.is_empty() { Ok(()) } else { self.register(group, entries).await }
+        if entries.is_empty() { Ok(()) } else { self.register(group, entries, refused).await }
     }
 
-    async fn register(&self, group: &Group, entries: Vec<Entry>) -> Result<(), RedisError> {
+    async fn register(&self, group: &Group, entries: Vec<Entry>, refused: &mut Reminder) -> Result<(), RedisError> {
         let (mut ids, mut timers, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries {
             match timer(&entry) {
@@ -98,17 +111,18 @@ impl Intake {
         }
         match self.until_registered(&timers).await {
             Some(Ok(())) => self.commands.take_off(group, &ids.into_iter().map(|entry| entry.id).collect::<Vec<_>>()).await?,
-            // One of them: each by itself.
-            Some(Err(_)) if timers.len() > 1 => {
-                for (entry, timer) in ids.into_iter().zip(timers) {
-                    match self.until_registered(std::slice::from_ref(&timer)).await {
-                        Some(Ok(())) => self.commands.take_off(group, &[entry.id]).await?,
-                        Some(Err(reason)) => rejected.push((entry, reason)),
-                        None => {}
-                    }
+            Some(Err(reason)) => {
+                let (entries, apart) = (ids.len(), self.register_apart(group, ids, timers).await?);
+                if apart.len() < entries {
+                    rejected.extend(apart);
+                } else if refused.is_due(Instant::now()) {
+                    let fix = "see that the user may write order_closer_timers, and what its triggers do; order-closer check";
+                    error!(
+                        stream = self.key,
+                        entries, reason, fix, "the database refuses every timer of the stream; they stay there, and are tried again"
+                    );
                 }
             }
-            Some(Err(reason)) => rejected.extend(ids.into_iter().map(|entry| (entry, reason.clone()))),
             // They come again.
             None => {}
         }
@@ -116,6 +130,21 @@ impl Intake {
             self.reject(group, entry, reason).await?;
         }
         Ok(())
+    }
+
+    /// Registers each by itself, after the database has refused them together. Returns those that it refuses: if those are all, it
+    /// is no entry's fault (a right, a column, a trigger).
+    async fn register_apart(&self, group: &Group, entries: Vec<Entry>, timers: Vec<NewTimer>) -> Result<Vec<(Entry, String)>, RedisError> {
+        let mut refused = Vec::new();
+        for (entry, timer) in entries.into_iter().zip(timers) {
+            match self.until_registered(std::slice::from_ref(&timer)).await {
+                Some(Ok(())) => self.commands.take_off(group, &[entry.id]).await?,
+                Some(Err(reason)) => refused.push((entry, reason)),
+                // The daemon stops, and they come again.
+                None => return Ok(Vec::new()),
+            }
+        }
+        Ok(refused)
     }
 
     /// Registers timers, however long the database is away; nothing when the daemon stops before.

@@ -265,6 +265,7 @@ async fn of_timers(held: &mut Held, shop: &Shop) {
         r#"{"in": "1h", "target": "stream", "data": [1]}"#,
         r#"{"in": "1h", "target": "stream", "generation": "3"}"#,
         r#"{"in": "1h", "target": "stream", "when": 1}"#,
+        r#"{"in": "1h", "target": "stream", "key": "3"}"#,
     ] {
         held.call(Method::PUT, ONE, "/timers/reminder/2", wrong, 400).await;
     }

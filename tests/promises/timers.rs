@@ -75,6 +75,27 @@ async fn an_entry_of_the_stream_is_a_timer() {
     daemon.stop().await;
 }
 
+/// What the database refuses of all is no entry's fault; of one among others, it is that one's.
+#[tokio::test]
+async fn entries_of_the_stream_that_the_database_refuses() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (database, settings) = open(Kind::Postgres, &redis, &receiver).await;
+    let daemon = started(&settings.set("timers.intake", "order-closer:timers")).await;
+    let rejected = || redis.command(&["XLEN", "order-closer:timers:rejected"]).integer();
+    database.execute("ALTER TABLE order_closer_timers ADD CONSTRAINT refusing CHECK (false)").await;
+    for key in ["1", "2", "3"] {
+        redis.command(&["XADD", "order-closer:timers", "*", "kind", "reminder", "key", key, "target", "a", "in", "1h"]);
+    }
+    let line = daemon.until_logged("the database refuses every timer of the stream").await;
+    assert!(line.contains("refusing") && line.contains("order_closer_timers"), "{line}");
+    assert_eq!((redis.command(&["XLEN", "order-closer:timers"]).integer(), rejected()), (3, 0), "all are kept");
+    database.execute("ALTER TABLE order_closer_timers DROP CONSTRAINT refusing, ADD CONSTRAINT refusing CHECK (key <> '2')").await;
+    wait::until("the others are registered", async || states(&database).await.len() == 2).await;
+    wait::until("the one is moved aside", async || rejected() == 1).await;
+    wait::until("nothing is left", async || redis.command(&["XLEN", "order-closer:timers"]).integer() == 0).await;
+    daemon.stop().await;
+}
+
 /// A database for timers alone.
 pub(super) async fn open(kind: Kind, redis: &Redis, receiver: &Receiver) -> (Database, Settings) {
     let database = Database::fresh(kind).await;
