@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{Result, claims::micros};
 use crate::{
     config::Span,
-    store::{Fields, Link, Outbox, Value, WITH_TIMERS, finish, unexpected},
+    store::{Fields, Link, Outbox, Value, finish, unexpected},
 };
 
 /// When a timer is due.
@@ -188,12 +188,6 @@ pub struct Rearmed {
 }
 
 impl Outbox {
-    /// Whether our tables have room for timers.
-    #[must_use]
-    pub fn knows_timers(&self) -> bool {
-        self.version() >= WITH_TIMERS
-    }
-
     /// Registers timers, all or none; returns what came of each, in their order.
     ///
     /// # Errors
