@@ -18,8 +18,6 @@ mod pages;
 mod passes;
 mod pause_watch;
 mod rest;
-#[cfg(test)]
-mod schedules;
 mod slow;
 mod sweep;
 mod wheel;

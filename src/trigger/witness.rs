@@ -5,7 +5,7 @@
 //! expire, or until its row has another deadline.
 //!
 //! - The key is asked for when the look-ahead reads the row, seconds before the deadline, and the deadline waits for no answer
-//!   but the first after the start.
+//!   but the first after the start, and those to what the first look ahead has asked, perhaps only just before.
 //! - What comes without such an answer is asked about before its batch, a thousand keys at a time, for 300 ms at the most.
 //!   After that Redis counts as away for a second, and the row decides alone.
 //! - What is known to be disputed waits, whatever becomes of Redis or the key. While rows and keys differ as a whole, and
@@ -23,7 +23,7 @@ mod sources;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -89,6 +89,8 @@ struct State {
     started: Instant,
     /// What Redis' clock showed when it answered last, in microseconds since 1970 UTC.
     clock: Option<(i64, Instant)>,
+    /// The orders about which the first looks ahead have asked, until that is answered or is not.
+    first_asked: HashSet<OrderId>,
     /// Redis counts as away until then.
     away_until: Option<Instant>,
     denied_said: bool,
@@ -113,6 +115,7 @@ impl Witness {
             sample: Sample::default(),
             started: Instant::now(),
             clock: None,
+            first_asked: HashSet::new(),
             away_until: None,
             denied_said: false,
             dispute_said: None,
@@ -143,11 +146,21 @@ impl Witness {
         if orders.is_empty() {
             return;
         }
+        {
+            let mut state = self.lock();
+            if state.started.elapsed() < FIRST_LIMIT {
+                state.first_asked.extend(orders.iter().map(|(id, _)| id.clone()));
+            }
+        }
         let witness = Arc::clone(self);
         tokio::spawn(async move {
             let orders: Vec<_> = orders.into_iter().map(|(id, deadline)| (id, Some(deadline))).collect();
             for orders in orders.chunks(AT_ONCE) {
                 witness.learn(orders).await;
+                let mut state = witness.lock();
+                for (id, _) in orders {
+                    state.first_asked.remove(id);
+                }
             }
         });
     }
@@ -338,10 +351,10 @@ impl State {
 
     fn known(&self, order: &Pending, now: Instant) -> Option<Leave> {
         let Some(answer) = self.answers.get(&order.id, order.deadline) else {
-            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked in
-            // time; or the row has another deadline than when somebody was, and no look ahead has shown it since.
+            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked, or
+            // not in time; or the row has another deadline than when somebody was, and no look ahead has shown it since.
             let has_moved = self.answers.get(&order.id, None).is_some();
-            let waits = has_moved || self.sample.is_whole() || self.is_starting();
+            let waits = has_moved || self.sample.is_whole() || self.is_starting() || self.first_asked.contains(&order.id);
             return (order.trigger == Trigger::Pacer && !waits).then_some(Leave::Go);
         };
         // Whoever brings it has not read its row, which may have been put off since.

@@ -183,6 +183,7 @@ async fn an_order_is_disputed_when_its_key_outlives_its_deadline_by_more_than_a_
 async fn the_deadline_waits_for_no_answer() {
     let (shop, witness) = shop();
     assert_eq!(passes(&witness, found(2, 0)).await, None, "Redis has answered before");
+    advance(FIRST_LIMIT).await;
     shop.is(Mood::Slow(Duration::from_millis(200)));
     shop.set_key(1, HOUR);
     let pacer = || Pending::new(id(1), Trigger::Pacer);
@@ -308,6 +309,25 @@ async fn at_the_start_the_deadline_waits_for_the_first_answer() {
     assert_eq!(shop.born.elapsed(), FIRST_LIMIT);
     assert_eq!(passes(&witness, due).await, None);
     assert_eq!(shop.born.elapsed(), FIRST_LIMIT, "and nobody waits for the next");
+}
+
+/// A daemon that starts among others takes their orders for its own at first, and may read a row just before its deadline, of which
+/// they have long known that its key contradicts it.
+#[tokio::test(start_paused = true)]
+async fn at_the_start_the_deadline_waits_for_what_the_first_look_has_asked() {
+    let (shop, witness) = shop();
+    witness.greet();
+    sleep(Duration::from_millis(1)).await;
+    shop.is(Mood::Slow(Duration::from_millis(50)));
+    shop.set_key(1, HOUR);
+    witness.foresee(vec![(id(1), 20_000)]);
+    assert!(passes(&witness, Pending::new(id(1), Trigger::Pacer).with_deadline(Some(20_000))).await.is_some());
+    shop.is(Mood::Silent);
+    let due = || Pending::new(id(2), Trigger::Pacer).with_deadline(Some(SECOND));
+    witness.foresee(vec![(id(2), SECOND)]);
+    assert_eq!(witness.known(&[due()]), [None], "it is asked about");
+    sleep(LIMIT * 2).await;
+    assert_eq!(witness.known(&[due()]), [Some(Leave::Go)], "there is no answer");
 }
 
 /// Whatever becomes of Redis or the key: flushed, restarted, gone.
