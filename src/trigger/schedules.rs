@@ -25,12 +25,15 @@ use crate::{
     config::{Events, Live, Retry, RuleName, Sweep as Settings},
     order::{IdKind, OrderId, Row, Trigger},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle, OpenError, Outbox,
-        Page, Pool, Store, StoreError, Transaction, Window,
+        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle, OpenError,
+        Outbox, Page, Pool, Store, StoreError, Transaction, Window,
     },
 };
 
 const START: i64 = 1_700_000_000_000_000;
+
+/// No order from this number on can be closed.
+const REFUSED: u32 = 900_000;
 
 /// What the table does next when it is read.
 type Behaviour = Box<dyn Fn(&mut StdRng) -> (Duration, bool) + Send>;
@@ -158,7 +161,8 @@ impl Store for Table {
 
     async fn due(&self, query: &DueQuery) -> Result<Page, StoreError> {
         let (began, now) = (Instant::now(), self.now());
-        let is_sweep = query.window == Window::overdue(Settings::default().oldest.get());
+        let (from, until) = query.window.bounds();
+        let is_sweep = until == 0;
         let (takes, fails) = locked(&self.behaviour)(&mut locked(&self.random));
         sleep(takes).await;
         locked(if is_sweep { &self.swept } else { &self.looked }).push((began, takes));
@@ -166,9 +170,20 @@ impl Store for Table {
             return Err(StoreError::TimedOut("too long".into()));
         }
         let row = |(number, deadline): (&u32, &i64)| Row { id: id(*number), status: None, deadline: Some(*deadline), now, locked: false };
-        let is_in = |deadline: i64| (deadline <= now) == is_sweep && deadline <= now + 10_000_000;
-        let rows = locked(&self.unpaid).iter().filter(|(_, deadline)| is_in(**deadline)).map(row).collect();
-        Ok(Page { rows, next: None, reads: 1 })
+        let is_in = |deadline: i64| (deadline <= now) == is_sweep && deadline >= now + from && deadline <= now + until.max(10_000_000);
+        let mut rows: Vec<Row> = locked(&self.unpaid).iter().filter(|(_, deadline)| is_in(**deadline)).map(row).collect();
+        let place = |row: &Row| (row.deadline.unwrap_or_default(), row.id.clone());
+        rows.sort_by_key(place);
+        if let Some(after) = &query.after {
+            let (_, deadline, id) = after.parts();
+            let after = (deadline.parse().expect("a number"), OrderId::from_database(id));
+            rows.retain(|row| place(row) > after);
+        }
+        let is_last = rows.len() <= query.limit as usize;
+        rows.truncate(query.limit as usize);
+        let last = rows.last().filter(|_| !is_last).map(place);
+        let next = last.map(|(deadline, id)| Cursor::from_parts(0, deadline.to_string(), id));
+        Ok(Page { rows, next, reads: 1 })
     }
 
     async fn count(&self, _window: Window) -> Result<Counted, StoreError> {
@@ -307,6 +322,7 @@ async fn close(inbox: Arc<Inbox>, table: Arc<Table>, closed: Arc<Mutex<BTreeMap<
             let mut unpaid = locked(&table.unpaid);
             let outcome = match unpaid.get(&number).copied() {
                 None => Outcome::NotFound,
+                Some(_) if number >= REFUSED => Outcome::Rejected { reason: "no".into() },
                 Some(deadline) if deadline > now => Outcome::NotDue { remaining: None },
                 Some(deadline) => {
                     unpaid.remove(&number);
@@ -365,6 +381,27 @@ async fn every_order_closes_in_time() {
             assert!(latest <= most.max(1_000) + born_late, "seed {seed}: {latest} ms late, pages of {slowest} ms");
         }
     }
+}
+
+/// Orders that can't be closed fill page after page; one that nobody has announced does not wait for them.
+#[tokio::test(start_paused = true)]
+async fn an_order_is_found_soon_behind_pages_of_those_that_can_not_be_closed() {
+    let running = run(4, 0, Box::new(|random| (Duration::from_millis(random.random_range(100..400)), false)));
+    for number in 0..40_000 {
+        let hour_ago = running.table.now() - 3_600_000_000;
+        locked(&running.table.unpaid).insert(REFUSED + number, hour_ago + i64::from(number));
+    }
+    sleep(Duration::from_secs(30)).await;
+    for number in 0..200 {
+        let now = running.table.now();
+        locked(&running.table.unpaid).insert(number, now - 1_000);
+        sleep(Duration::from_millis(537)).await;
+    }
+    sleep(Duration::from_secs(10)).await;
+    running.stop.cancel();
+    let closed = locked(&running.closed);
+    let late: Vec<i64> = closed.values().map(|(at, deadline)| (at - deadline) / 1_000).filter(|late| *late > 4_500).collect();
+    assert!(closed.len() == 200 && late.is_empty(), "{} closed, of which late by ms: {late:?}", closed.len());
 }
 
 fn rests(reads: &[(Instant, Duration)]) -> Vec<Duration> {
