@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{Registrar, Reminder},
     outbox::{Due, NewTimer},
-    redis::{Commands, Group, RedisError, StreamEntry},
+    redis::{Commands, GONE, Group, RedisError, StreamEntry},
     store::StoreError,
 };
 
@@ -78,12 +78,23 @@ impl Intake {
                 }
             }
         }
+        if reading.is_made {
+            self.forget(&reading.group, true).await;
+        }
+    }
+
+    /// Takes consumers away that nobody needs; ours too, if that is so.
+    async fn forget(&self, group: &Group, ours: bool) {
+        if let Err(error) = self.commands.forget_consumers(group, GONE, ours).await {
+            debug!(stream = self.key, %error, "consumers that are gone can't be taken away");
+        }
     }
 
     async fn once(&self, reading: &mut Reading) -> Result<(), RedisError> {
         let Reading { group, is_made, looked, refused } = reading;
         if !*is_made {
             self.commands.create_group(group).await?;
+            self.forget(group, false).await;
             *is_made = true;
         }
         let mut left = Vec::new();
@@ -99,9 +110,10 @@ impl Intake {
     }
 
     async fn register(&self, group: &Group, entries: Vec<Entry>, refused: &mut Reminder) -> Result<(), RedisError> {
+        let oldest = self.registrar.sweep.get().oldest.get();
         let (mut ids, mut timers, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries {
-            match timer(&entry) {
+            match timer(&entry, oldest) {
                 Ok(timer) => {
                     timers.push(timer);
                     ids.push(entry);
@@ -202,7 +214,7 @@ impl Entry {
 }
 
 /// The timer that an entry wants. `in` counts from when it was added, so that one that waits is not later for that.
-fn timer(entry: &Entry) -> Result<NewTimer, String> {
+fn timer(entry: &Entry, oldest: Option<Duration>) -> Result<NewTimer, String> {
     if let Some((name, _)) = entry.fields.iter().find(|(name, _)| !FIELDS.contains(&name.as_str())) {
         return Err(format!("there is no field {name:?}; the fields are {}", FIELDS.join(", ")));
     }
@@ -225,7 +237,7 @@ fn timer(entry: &Entry) -> Result<NewTimer, String> {
         data,
         generation: generation.unwrap_or_default(),
     }
-    .checked()
+    .checked(oldest)
 }
 
 const FIELDS: [&str; 7] = ["kind", "key", "due", "in", "target", "data", "generation"];

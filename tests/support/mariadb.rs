@@ -93,6 +93,11 @@ impl MariaDb {
         self.port
     }
 
+    /// The process id of the server.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         process::read(&self.home.join("log"))
