@@ -25,6 +25,9 @@ const BATCH: usize = 1_000;
 /// How long to wait for an entry; the stop waits for that.
 const WAIT: Duration = Duration::from_millis(500);
 
+/// The same where more are expected: whatever follows on that connection waits for this.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 /// How often to look for what others have had for so long without an end.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -104,9 +107,17 @@ impl Intake {
                 *looked = Some(Instant::now());
             }
         }
-        let entries = if left.is_empty() { self.commands.read_group(group, BATCH, WAIT).await? } else { left };
-        let entries: Vec<Entry> = entries.into_iter().filter_map(Entry::read).collect();
-        if entries.is_empty() { Ok(()) } else { self.register(group, entries, refused).await }
+        let mut entries = if left.is_empty() { self.commands.read_group(group, BATCH, WAIT).await? } else { left };
+        while !entries.is_empty() {
+            // The next are read while these are registered; but those that others have left have their turn, too.
+            let reads_on = !self.stop.is_cancelled() && looked.is_some_and(|at| at.elapsed() < IDLE);
+            let next = async { if reads_on { self.commands.read_group(group, BATCH, AT_ONCE).await } else { Ok(Vec::new()) } };
+            let read = entries.into_iter().filter_map(Entry::read).collect();
+            let (registered, next) = tokio::join!(self.register(group, read, refused), next);
+            registered?;
+            entries = next?;
+        }
+        Ok(())
     }
 
     async fn register(&self, group: &Group, entries: Vec<Entry>, refused: &mut Reminder) -> Result<(), RedisError> {

@@ -50,7 +50,7 @@ impl Due {
                 let wish = serde_json::from_value::<Wish>(wish.into()).map_err(|_| "due and in take texts")?;
                 Ok(Some(match Self::read(wish.due.as_deref(), wish.r#in.as_deref())? {
                     Self::At(due) if Some(due) < micros_of(SystemTime::now()) => Self::In(Duration::ZERO),
-                    due => due,
+                    due @ (Self::At(_) | Self::In(_)) => due,
                 }))
             }
             Ok(_) | Err(_) => Ok(None),
