@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{database::Connections, outbox::Deliver, planted::Planted, provider::Provider, receiver::Receiver, redis::Redis, world::World};
 use crate::{
     ask::{self, Ahead, Ask},
-    close::{Bounds, Clearance, Clearances, Closer, Follow, Gate, Inbox, Outage, Passage, Share, Stats, Worker},
+    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Share, Stats, Worker},
     config::{self, Config, KeyPrefix, Live, Retry, RuleName, Sweep as Settings},
     order::Trigger,
     outbox::{Courier, Relay},
@@ -73,7 +73,6 @@ impl Node {
 /// A daemon while it runs.
 pub(super) struct Daemon {
     pub(super) node: Arc<Node>,
-    gate: Arc<Gate>,
     pub(super) bounds: Arc<Bounds>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
@@ -167,6 +166,7 @@ impl Daemon {
         };
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
+            peers: Arc::clone(&peers),
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,
@@ -220,11 +220,11 @@ impl Daemon {
             inbox,
             stats,
             outage,
-            gate: Arc::clone(&gate),
+            gate,
             stop: stop.clone(),
         }));
         world.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
-        Self { node, gate, bounds, tasks, stop }
+        Self { node, bounds, tasks, stop }
     }
 
     /// Its process is killed.
@@ -237,7 +237,6 @@ impl Daemon {
     pub(super) async fn stop(mut self, world: &World) -> bool {
         self.leave(world);
         self.node.freeze(false);
-        self.gate.set(Passage::Open);
         self.node.inbox.close();
         self.stop.cancel();
         let mut ended_well = true;

@@ -109,6 +109,13 @@ impl RedisError {
         matches!(self, Self::NotNow(_) | Self::Denied(_) | Self::Rejected(_))
     }
 
+    /// Whether the login was taken and a right is missing, which stays so until somebody changes the user. A login that is refused
+    /// may be taken at the next attempt.
+    #[must_use]
+    pub fn lacks_a_right(&self) -> bool {
+        matches!(self, Self::Denied(said) if said.reason.contains("NOPERM"))
+    }
+
     pub(super) fn unreachable(reason: impl Into<String>) -> Self {
         Self::Unreachable(Said::new(reason, "start Redis, or fix redis.url"))
     }
@@ -279,6 +286,7 @@ mod tests {
         ] {
             let error = sorted(text);
             assert!(matches!(&error, RedisError::Denied(said) if said.fix.contains(fix)), "{error:?}");
+            assert_eq!(error.lacks_a_right(), text.starts_with("NOPERM"), "{error:?}");
         }
     }
 

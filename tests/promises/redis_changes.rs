@@ -244,6 +244,35 @@ async fn a_server_that_repeats_the_login() {
     }
 }
 
+/// While the login is refused rows decide alone; as soon as it is taken again, keys count.
+#[tokio::test]
+async fn a_login_that_is_refused_for_a_while() {
+    let redis = Redis::options().config("user closer on >first ~* &* +@all").start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings().set("redis.url", redis.url_as("closer", "first")).set("log.level", "order_closer::trigger=debug,info");
+    let settings = settings.set("log.format", "json");
+    let daemon = listening(&settings).await;
+    redis.command(&["ACL", "SETUSER", "closer", "resetpass", ">second"]);
+    redis.command(&["CLIENT", "KILL", "USER", "closer"]);
+    let orders = std::cell::Cell::new(0);
+    wait::until("it can't ask about keys", async || {
+        orders.set(orders.get() + 1);
+        shop.order(orders.get(), -1_000).await;
+        daemon.lines().iter().any(|line| line.contains("rows decide alone") && line.contains("WRONGPASS"))
+    })
+    .await;
+    redis.command(&["ACL", "SETUSER", "closer", "resetpass", ">first"]);
+    let connections = async || redis.command(&["CLIENT", "LIST"]).text().lines().filter(|line| line.contains("user=closer")).count();
+    wait::until_eq("the subscription, and the commands", 2, connections).await;
+    let in_an_hour = std::time::SystemTime::now() + Duration::from_secs(3_600);
+    redis.set_until("order_1001", "1", in_an_hour);
+    shop.order(1_001, 4_000).await;
+    shop.order(1_002, 4_500).await;
+    shop.until_status(1_002, 4).await;
+    assert_eq!(shop.status(1_001).await, 0, "its key contradicts its row");
+    daemon.stop().await;
+}
+
 /// Restarted again and again, Redis has one connection of each kind, and no leftovers.
 #[tokio::test]
 async fn connections_do_not_pile_up() {

@@ -50,14 +50,10 @@ impl KeysInRedis {
 #[async_trait]
 impl Keys for KeysInRedis {
     async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered> {
-        self.commands.expiries(keys, limit).await.map_err(|error| match error {
-            RedisError::Denied(_) => Unanswered::Denied(error.to_string()),
-            RedisError::Unreachable(_)
-            | RedisError::NotOurs(_)
-            | RedisError::NotNow(_)
-            | RedisError::Rejected(_)
-            | RedisError::Unusable(_) => Unanswered::Away(error.to_string()),
-        })
+        let unanswered = |error: RedisError| {
+            if error.lacks_a_right() { Unanswered::Denied(error.to_string()) } else { Unanswered::Away(error.to_string()) }
+        };
+        self.commands.expiries(keys, limit).await.map_err(unanswered)
     }
 
     async fn life(&self) -> Option<String> {
