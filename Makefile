@@ -22,7 +22,7 @@ FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories:: promtool_ chromium_ cli
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
 	promises::slow_redis promises::cluster promises::sentinels promises::webhooks promises::witnesses promises::together promises::instances promises::tables \
 	promises::shadow promoted_after_the_ is_a_black_hole what_two_rules_claim_ one_migrates_at_a_time thousands_of_payments \
-	deliveries_and_their_backlog_ receiver_of_the_documentation the_nodes_of_a_cluster
+	deliveries_and_their_backlog_ receiver_of_the_documentation the_nodes_of_a_cluster a_crowd_for_a_receiver
 
 # They wait most of the time: two of them at a time leave two cores idle.
 THREE_AT_A_TIME = $(shell [ "$$(nproc)" -gt 2 ] || echo RUST_TEST_THREADS=3)
