@@ -79,6 +79,7 @@ bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plo
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the benchmarks start private servers of their own)
 	$(if $(filter peers,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server node=nodejs npm=npm,other products close the same orders))
+	$(if $(filter timers,$(SCENARIOS)),$(call require,node=nodejs npm=npm,other products fire a job for each timer))
 	$(if $(filter doors,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server,hints come from one of its queues))
 	$(call with_servers,$(CARGO) bench --bench main $(if $(filter doors,$(SCENARIOS)),--features amqp) -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
 

@@ -9,6 +9,7 @@
 //! | [`flash_sale`], [`bound`] | orders due at one instant, closed by daemons or by bare SQL |
 //! | [`contestants`], [`peers`] | other ways of closing orders, and other products that do |
 //! | [`shop`], [`orders`], [`intake`], [`stage`] | tables and keys, filled by the hundred thousand, and new orders as they come |
+//! | [`timer_table`] | timers, filled by the million |
 //! | [`servers`], [`machine`], [`usage`], [`watcher`] | what it runs on, what that uses, and who looks at it |
 //! | [`lateness`] | what the database recorded |
 //! | [`report`], [`table`], [`plots`] | results.json, results.md, plots |
@@ -42,6 +43,7 @@ mod stage;
 #[path = "../tests/support/mod.rs"]
 mod support;
 mod table;
+mod timer_table;
 mod usage;
 mod watcher;
 
@@ -53,7 +55,7 @@ use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
-use scenarios::{ask, burst, cost, doors, fan_in, outbox, peers as products, punctual, recovery, steady, trouble, watched};
+use scenarios::{ask, burst, cost, doors, fan_in, outbox, peers as products, punctual, recovery, steady, timers, trouble, watched};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -87,6 +89,7 @@ async fn bench(options: &Options) -> Result<(), String> {
             Name::Trouble => results.trouble = Some(Ran::new(began, options, &machine, trouble::run(options, &progress).await)),
             Name::Peers => results.peers = Some(Ran::new(began, options, &machine, products::run(options, &progress).await)),
             Name::Doors => results.doors = Some(Ran::new(began, options, &machine, doors::run(options, &progress).await)),
+            Name::Timers => results.timers = Some(Ran::new(began, options, &machine, timers::run(options, &progress).await)),
             Name::Watched => results.watched = Some(Ran::new(began, options, &machine, watched::run(options, &progress).await)),
         }
         // After each, so that what was measured stays when the next one fails.

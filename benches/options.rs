@@ -12,7 +12,7 @@ pub struct Options {
     /// What to measure; everything, if nothing is named
     #[arg(value_enum, value_name = "SCENARIO")]
     pub scenarios: Vec<Name>,
-    /// How long each window of punctual, steady, fan-in, cost and watched lasts, in seconds; in trouble, half as long
+    /// How long each window of punctual, steady, fan-in, cost, timers and watched lasts, in seconds; in trouble, half as long
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1_200))]
     pub seconds: u32,
     /// How often each burst is repeated, in outbox and watched at least three times; the median counts
@@ -24,13 +24,13 @@ pub struct Options {
     /// Pending orders in punctual; cost and watched take the largest, peers the two largest up to 100,000, doors those from 10,000 to 100,000
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000], value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub sizes: Vec<u32>,
-    /// Orders due at one instant in burst; fan-in, watched and peers (up to 20,000) take the largest, recovery the smallest
+    /// Orders due at one instant in burst; fan-in, watched, peers and timers (these up to 20,000) take the largest, recovery the smallest
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10_000, 100_000], value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     pub bursts: Vec<u32>,
     /// Articles among which the orders of a burst are spread
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [10, 10_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub skus: Vec<u32>,
-    /// Databases of burst, outbox and trouble; everything else is measured on PostgreSQL, which records when it committed
+    /// Databases of burst, outbox, timers and trouble; everything else is measured on PostgreSQL, which records when it committed
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', default_values_t = [Base::Postgres, Base::Mariadb, Base::Sqlite])]
     pub databases: Vec<Base>,
     /// Orders that fall due in a second, in steady
@@ -39,6 +39,10 @@ pub struct Options {
     /// Daemons that work side by side in fan-in
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=32))]
     pub daemons: Vec<u32>,
+    /// Timers that are pending, in timers; on MariaDB and SQLite a million at the most
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(10_000..=10_000_000))]
+    #[serde(default)]
+    pub timers: u32,
     /// Where results.json, results.md and the plots go; target/bench, if not said
     #[arg(long, value_name = "FOLDER")]
     #[serde(skip)]
@@ -85,6 +89,8 @@ pub enum Name {
     Peers,
     /// How late orders are closed by hints from a stream, a sorted set, a queue of RabbitMQ
     Doors,
+    /// How fast timers are registered, how late they are told of, and how fast a crowd is, beside BullMQ, graphile-worker, pg-boss
+    Timers,
     /// What it costs to be watched: metrics scraped each second, the page open
     Watched,
     /// How late orders close, and how soon a crowd, when somebody is asked before

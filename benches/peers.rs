@@ -27,25 +27,35 @@ pub fn install() -> Result<(), String> {
     if folder().join("node_modules/.package-lock.json").exists() {
         return Ok(());
     }
-    let installed = Command::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(folder()).output();
+    let installed =
+        Command::new("npm").args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(folder()).output();
     match installed {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("npm ci failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Ok(output) => Err(format!("npm install failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
         Err(_) => Err("npm is not installed (npm)".into()),
     }
 }
 
-/// The version of an npm package, as it is installed.
-pub fn version(package: &str) -> Option<String> {
+/// The versions of Node.js and of npm packages, as they are installed.
+pub fn versions(packages: &[&str]) -> Vec<String> {
+    let node = Command::new("node").arg("--version").output().ok();
+    let node = node.map(|output| format!("Node.js {}", String::from_utf8_lossy(&output.stdout).trim().trim_start_matches('v')));
+    node.into_iter().chain(packages.iter().filter_map(|name| Some(format!("{name} {}", version(name)?)))).collect()
+}
+
+fn version(package: &str) -> Option<String> {
     let text = std::fs::read_to_string(folder().join("node_modules").join(package).join("package.json")).ok()?;
     let package: serde_json::Value = serde_json::from_str(&text).ok()?;
     package["version"].as_str().map(str::to_owned)
 }
 
-/// The version of Node.js.
-pub fn node_version() -> Option<String> {
-    let output = Command::new("node").arg("--version").output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().trim_start_matches('v').to_owned())
+/// What a product does with each order at its deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// Closes it.
+    Close,
+    /// Appends an entry to a Redis Stream.
+    Fire,
 }
 
 /// A product at work, which is told of orders over its standard input.
@@ -57,10 +67,11 @@ pub struct Peer {
 
 impl Peer {
     /// Starts one with these servers.
-    pub fn start(product: &str, database: &str, redis: &str, amqp: &str) -> Self {
+    pub fn start(product: &str, task: Task, database: &str, redis: &str, amqp: &str) -> Self {
+        let task = if task == Task::Close { "close" } else { "fire" };
         let mut command = process::mortal("node");
         command.arg("peer.js").arg(product).current_dir(folder()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.env("DATABASE", database).env("REDIS", redis).env("AMQP", amqp).env("NODE_ENV", "production");
+        command.env("TASK", task).env("DATABASE", database).env("REDIS", redis).env("AMQP", amqp).env("NODE_ENV", "production");
         let process = Process::spawn(product, command);
         let answers = process.with(|child| child.stdout.take()).expect("its output is piped");
         Self { process, answers: Mutex::new(BufReader::new(answers)) }
@@ -73,7 +84,7 @@ impl Peer {
         }
     }
 
-    /// Lets it begin to close.
+    /// Lets it begin.
     pub fn work(&self) {
         self.ask(&serde_json::json!({ "work": true }));
     }

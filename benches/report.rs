@@ -9,7 +9,7 @@ use crate::{
     options::Options,
     scenarios::{
         ask::Ask, burst::Burst, cost::Cost, doors::Doors, fan_in::FanIn, outbox::Outbox, peers::Peers, punctual::Punctual,
-        recovery::Recovery, steady::Steady, trouble::Trouble, watched::Watched,
+        recovery::Recovery, steady::Steady, timers::Timers, trouble::Trouble, watched::Watched,
     },
     table::Table,
 };
@@ -120,6 +120,8 @@ pub struct Results {
     pub trouble: Option<Ran<Trouble>>,
     /// Hints through doors.
     pub doors: Option<Ran<Doors>>,
+    /// Timers.
+    pub timers: Option<Ran<Timers>>,
     /// Scrapes and a page.
     pub watched: Option<Ran<Watched>>,
     /// Other products.
@@ -159,7 +161,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, doors, watched } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, doors, timers, watched } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -172,6 +174,7 @@ impl Results {
             peers.as_ref().map(|ran| ran.chapter(folder)),
             ask.as_ref().map(|ran| ran.chapter(folder)),
             doors.as_ref().map(|ran| ran.chapter(folder)),
+            timers.as_ref().map(|ran| ran.chapter(folder)),
             watched.as_ref().map(|ran| ran.chapter(folder)),
         ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();

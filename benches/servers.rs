@@ -37,6 +37,15 @@ impl Server {
         }
     }
 
+    /// Its process, where there is one.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Postgres(server) => Some(server.pid()),
+            Self::MariaDb(server) => Some(server.pid()),
+            Self::None => None,
+        }
+    }
+
     /// `kill -9`.
     pub fn kill(&self) {
         match self {
@@ -55,14 +64,18 @@ impl Server {
         }
     }
 
-    /// A shop in a fresh database.
-    pub async fn shop(&self, articles: Option<u32>) -> Shop {
-        let database = match self {
-            Self::Postgres(server) => return shop_on(server, articles).await,
+    /// A fresh database.
+    pub async fn database(&self) -> Database {
+        match self {
+            Self::Postgres(server) => Database::on_postgres(server).await,
             Self::MariaDb(server) => Database::on_mariadb(server).await,
             Self::None => Database::fresh(Kind::Sqlite).await,
-        };
-        Shop::open(database, articles).await
+        }
+    }
+
+    /// A shop in a fresh database.
+    pub async fn shop(&self, articles: Option<u32>) -> Shop {
+        Shop::open(self.database().await, articles).await
     }
 }
 

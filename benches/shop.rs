@@ -167,15 +167,7 @@ impl Shop {
 
     /// A table of the numbers `n` from one to another.
     fn numbers(&self, from: i64, to: i64) -> String {
-        match self.database.kind {
-            Kind::Postgres => format!("generate_series({from}::bigint, {to}) AS numbers (n)"),
-            Kind::MariaDb => format!("(SELECT seq AS n FROM seq_{from}_to_{to}) AS numbers"),
-            Kind::Sqlite => {
-                format!(
-                    "(WITH RECURSIVE numbers (n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM numbers WHERE n < {to}) SELECT n FROM numbers)"
-                )
-            }
-        }
+        numbers(self.database.kind, from, to)
     }
 
     /// Creates the tables for events, which stay when the shop is reset.
@@ -290,5 +282,18 @@ impl Shop {
             }
         }
         assert!(faults.is_empty(), "{who}: {}", faults.join("; "));
+    }
+}
+
+/// A table of the numbers `n` from one to another.
+pub fn numbers(kind: Kind, from: i64, to: i64) -> String {
+    match kind {
+        Kind::Postgres => format!("generate_series({from}::bigint, {to}) AS numbers (n)"),
+        Kind::MariaDb => format!("(SELECT seq AS n FROM seq_{from}_to_{to}) AS numbers"),
+        Kind::Sqlite => {
+            format!(
+                "(WITH RECURSIVE numbers (n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM numbers WHERE n < {to}) SELECT n FROM numbers)"
+            )
+        }
     }
 }

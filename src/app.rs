@@ -289,7 +289,7 @@ impl Daemon {
         };
         let line = Line::start(opened, &self.common, &paused, self.serving.as_ref(), (&mut self.workers, &mut self.others))
             .map_err(RunError::Configuration)?;
-        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox) });
+        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox), named: line.named.clone() });
         self.listening.send_modify(|rules| rules.push(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);

@@ -8,6 +8,7 @@ mod facts;
 mod key;
 mod sentence;
 mod story;
+mod words;
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +19,7 @@ pub use key::{Key, KeyState};
 
 use crate::{
     close::{Bounds, Inbox},
-    config::{Config, Disputed, Rule, Span},
+    config::{Config, Disputed, Rule, RuleName, Span},
     order::OrderId,
     outbox::{Event, Letter, PauseStatus, Recorded},
     redis::Commands,
@@ -161,6 +162,12 @@ impl Explanation {
     pub fn sentence(&self) -> &str {
         &self.sentence
     }
+
+    /// Whether it is about a timer.
+    #[must_use]
+    pub fn is_of_timer(&self) -> bool {
+        self.rule == RuleName::TIMERS
+    }
 }
 
 /// Explains orders of one rule.
@@ -220,6 +227,19 @@ impl Explainer {
             }),
         };
         Ok(Facts::new(self, id, rows, (key, story), (kept, halted), asked).explanation())
+    }
+
+    /// The id of the order of which somebody speaks so; of a timer he may give the kind and the key instead, as `reminder/1001`.
+    ///
+    /// # Errors
+    /// As the database says; or what is wrong with it, and what the column takes.
+    pub async fn find(&self, text: &str) -> Result<Result<OrderId, String>, StoreError> {
+        if let Some((kind, key)) = text.split_once('/').filter(|_| self.rule.name.is_timers())
+            && let Some(timer) = self.store.outbox().timer(kind, key).await?
+        {
+            return Ok(Ok(OrderId::from_database(&timer.id)));
+        }
+        Ok(self.read(text))
     }
 
     /// Reads an id as somebody has written it.

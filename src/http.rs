@@ -132,7 +132,7 @@ pub struct Desk {
     /// Who explains single orders.
     pub explainer: Explainer,
     /// The names of the targets in the configuration.
-    pub targets: Arc<[String]>,
+    pub targets: Live<Arc<[String]>>,
     /// Who registers timers, where that is the rule.
     pub registrar: Registrar,
 }
@@ -278,6 +278,7 @@ fn of_timers() -> Vec<Route> {
         Route::put("/timers/{kind}/{key}", timers::register),
         Route::delete("/timers/{kind}/{key}", timers::cancel),
         Route::post("/timers:batch", timers::register_all),
+        Route::post("/timers:cancel", timers::cancel_all),
     ]
 }
 

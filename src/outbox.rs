@@ -46,7 +46,7 @@ pub use relay::{Pass, Relay};
 pub use relays::{Plan, Relays};
 pub use states::{Note, State, TargetState};
 pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Firing, Rest, Target, cloud_event, couriers, webhooks_of};
-pub use timers::{Cancelled, Due, NewTimer, Rearmed, Registered, Timer, TimerState};
+pub use timers::{Cancelled, Due, NewTimer, Rearmed, Registered, Timer, TimerName, TimerState};
 
 use crate::{
     config::{Config, Events},

@@ -2,9 +2,6 @@
 
 import pg from 'pg'
 
-/** How many orders are closed at the same time. */
-export const HANDS = 8
-
 const CLOSE = {
   name: 'close',
   text: `UPDATE orders SET status = 4, closed_at = clock_timestamp(), closures = closures + 1
@@ -18,7 +15,7 @@ const REMAINING = {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 
-export function connect (url, max = HANDS) {
+export function connect (url, max) {
   return new pg.Pool({ connectionString: url, max })
 }
 

@@ -6,7 +6,8 @@ import { Queue, Worker } from 'bullmq'
 import { Logger, makeWorkerUtils, run } from 'graphile-worker'
 import { Redis } from 'ioredis'
 import PgBoss from 'pg-boss'
-import { closeOne, connect, HANDS, atOnce } from './close.js'
+import { atOnce, closeOne, connect } from './close.js'
+import { HANDS, task } from './task.js'
 
 /** One UPDATE of all that is due, as often as that: at full minutes, as cron starts it, if `minutes`. */
 const poll = (every, statement) => ({
@@ -40,7 +41,7 @@ export const listener = {
     await pipeline.exec()
   },
   async work ({ redis, database }) {
-    const pool = connect(database)
+    const pool = connect(database, HANDS)
     const events = new Redis(redis)
     events.on('pmessage', (_pattern, _channel, key) => closeOne(pool, key.slice('order_'.length)))
     await events.psubscribe('__keyevent@*__:expired')
@@ -67,7 +68,7 @@ export const rabbitmq = {
     await this.channel.waitForConfirms()
   },
   async work ({ amqp: url, database }) {
-    const pool = connect(database)
+    const pool = connect(database, HANDS)
     const channel = await (await amqp.connect(url)).createChannel()
     await channel.prefetch(HANDS)
     await channel.consume(DUE, async (message) => {
@@ -84,10 +85,10 @@ export const bullmq = {
     const opts = (deadline) => ({ delay: Math.max(deadline - Date.now(), 0), removeOnComplete: true })
     await this.queue.addBulk(orders.map(({ number, deadline }) => ({ name: 'close', data: { number }, opts: opts(deadline) })))
   },
-  async work ({ redis, database }) {
-    const pool = connect(database)
-    const connection = new Redis(redis, { maxRetriesPerRequest: null })
-    const worker = new Worker('orders', (job) => closeOne(pool, job.data.number), { connection, concurrency: HANDS })
+  async work (servers) {
+    const done = task(servers)
+    const connection = new Redis(servers.redis, { maxRetriesPerRequest: null })
+    const worker = new Worker('orders', (job) => done(job.data.number), { connection, concurrency: HANDS })
     await worker.waitUntilReady()
   }
 }
@@ -102,16 +103,16 @@ export const graphile = {
     const jobs = orders.map(({ number, deadline }) => ({ identifier: 'close', payload: { number }, runAt: new Date(deadline) }))
     await this.utils.addJobs(jobs)
   },
-  async work ({ database }) {
-    const pool = connect(database)
+  async work (servers) {
+    const done = task(servers)
     await run({
-      connectionString: database,
+      connectionString: servers.database,
       concurrency: HANDS,
-      maxPoolSize: HANDS + 2,
+      maxPoolSize: 10,
       pollInterval: 500,
       noHandleSignals: true,
       logger,
-      taskList: { close: ({ number }) => closeOne(pool, number) }
+      taskList: { close: async ({ number }) => { await done(number) } }
     })
   }
 }
@@ -126,9 +127,9 @@ export const pgboss = {
     }
     await this.boss.insert(orders.map(({ number, deadline }) => ({ name: 'orders', data: { number }, startAfter: new Date(deadline) })))
   },
-  async work ({ database }) {
-    const pool = connect(database)
-    const work = (jobs) => atOnce(jobs, HANDS, (job) => closeOne(pool, job.data.number))
+  async work (servers) {
+    const done = task(servers)
+    const work = (jobs) => atOnce(jobs, HANDS, (job) => done(job.data.number))
     await this.boss.work('orders', { batchSize: 1000, pollingIntervalSeconds: 0.5 }, work)
   }
 }

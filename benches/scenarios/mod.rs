@@ -20,6 +20,8 @@ pub mod punctual;
 pub mod recovery;
 /// Lateness and processor time at a steady rate.
 pub mod steady;
+/// How fast timers are registered, and how late they are told of.
+pub mod timers;
 /// Whether orders that need nothing of what is broken close on time.
 pub mod trouble;
 /// What it costs to be watched.

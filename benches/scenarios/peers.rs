@@ -12,7 +12,7 @@ use crate::{
     options::Options,
     orders,
     orders::{Millis, Orders},
-    peers::{self, Peer},
+    peers::{self, Peer, Task},
     plots,
     plots::{Line, LogLines},
     progress::Progress,
@@ -168,7 +168,9 @@ pub async fn run(options: &Options, progress: &Progress) -> Peers {
     let mut cases: Vec<Case> = largest.iter().flat_map(|size| [Case::Ascending(*size), Case::Random(*size)]).collect();
     cases.push(Case::Burst(BURST.min(options.bursts.iter().copied().max().unwrap_or(BURST))));
     progress.begin("peers", options.rounds as usize * cases.len() * ways.len());
-    let mut measured = Peers { versions: versions(), left_out, turns: Vec::new() };
+    let mut versions: Vec<String> = RabbitMq::version().map(|version| format!("RabbitMQ {version}")).into_iter().collect();
+    versions.extend(peers::versions(&["bullmq", "graphile-worker", "pg-boss", "amqplib", "ioredis", "pg"]));
+    let mut measured = Peers { versions, left_out, turns: Vec::new() };
     for round in 0..options.rounds {
         for case in &cases {
             for way in &ways {
@@ -187,14 +189,6 @@ pub async fn run(options: &Options, progress: &Progress) -> Peers {
     measured
 }
 
-fn versions() -> Vec<String> {
-    let packages = ["bullmq", "graphile-worker", "pg-boss", "amqplib", "ioredis", "pg"];
-    let node = peers::node_version().map(|version| format!("Node.js {version}"));
-    let rabbitmq = RabbitMq::version().map(|version| format!("RabbitMQ {version}"));
-    let packages = packages.into_iter().filter_map(|name| peers::version(name).map(|version| format!("{name} {version}")));
-    rabbitmq.into_iter().chain(node).chain(packages).collect()
-}
-
 /// Who closes.
 enum Closer {
     Peer(Peer),
@@ -208,7 +202,7 @@ async fn turn(case: Case, way: Way, seconds: u32) -> Turn {
     let rabbitmq = (way == Way::Rabbitmq).then(RabbitMq::start);
     let shop = servers::shop_on(&server, None).await;
     let amqp = rabbitmq.as_ref().map_or(String::new(), RabbitMq::url);
-    let peer = || Peer::start(way.product(), &shop.database.url, &redis.url(), &amqp);
+    let peer = || Peer::start(way.product(), Task::Close, &shop.database.url, &redis.url(), &amqp);
     let peer = (way != Way::OrderCloser).then(peer);
     let orders = filled(case, &shop, peer.as_ref(), &redis).await;
     let closer = match peer {

@@ -58,6 +58,8 @@ pub(super) struct Line {
     pub(super) inbox: Arc<Inbox>,
     pub(super) listening: Listening,
     pub(super) summaries: Summaries,
+    /// Changes the names of the targets in the configuration.
+    pub(super) named: watch::Sender<Arc<[String]>>,
     span: Span,
 }
 
@@ -97,6 +99,7 @@ impl Line {
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
         let registrar = Registrar { store: Arc::clone(&store), inbox: Arc::clone(&inbox), later: later.clone(), sweep: settings.clone() };
+        let (named, targets) = Live::new(config.events.target_names().into());
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
         let pauses = PauseWatch::of(&store, stop).beside(paused);
         let gate = Arc::clone(&pauses.gate);
@@ -232,11 +235,12 @@ impl Line {
                 stats: Arc::clone(&stats),
                 sweep: settings.clone(),
                 registrar,
+                targets,
                 is_shadow,
             };
             serving.add(&config, parts, stop, others);
         }
-        Ok(Self { store, inbox, listening, summaries, span })
+        Ok(Self { store, inbox, listening, summaries, named, span })
     }
 
     /// Takes no more orders in.

@@ -56,6 +56,8 @@ pub(super) struct Live {
 pub(super) struct LiveRule {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
+    /// The names of its targets.
+    pub(super) named: watch::Sender<Arc<[String]>>,
 }
 
 /// Why nothing was taken over.
@@ -119,10 +121,11 @@ impl Reloading<'_> {
         set_level();
         live.sweep.send_replace(config.sweep.clone());
         live.bounds.set_oldest(config.sweep.oldest.get());
-        for LiveRule { store, inbox } in &live.rules {
+        for LiveRule { store, inbox, named } in &live.rules {
             if let Some(rule) = rule(store.rule()) {
                 inbox.set_retry(rule.close.retry.clone());
                 store.set_targets(&rule.events);
+                named.send_replace(rule.events.target_names().into());
             }
         }
         if let Some((before, now)) = live.access.as_ref().zip(access) {

@@ -57,6 +57,8 @@ pub(super) struct Parts {
     pub(super) sweep: Live<Sweep>,
     pub(super) stats: Arc<Stats>,
     pub(super) registrar: Registrar,
+    /// The names of the targets in the configuration.
+    pub(super) targets: Live<Arc<[String]>>,
     pub(super) is_shadow: bool,
 }
 
@@ -82,8 +84,23 @@ impl Serving {
 
     /// Tells of one more rule.
     pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep, registrar, is_shadow } =
-            parts;
+        let Parts {
+            store,
+            inbox,
+            bounds,
+            outage,
+            gate,
+            passes,
+            commands,
+            peers,
+            subscribed,
+            requests,
+            stats,
+            sweep,
+            registrar,
+            targets,
+            is_shadow,
+        } = parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
@@ -130,7 +147,7 @@ impl Serving {
             stats,
             overdue: last,
             peers: Arc::clone(&readiness.peers),
-            targets: config.events.target_names(),
+            targets: targets.clone(),
             told: Told::default(),
         });
         let desks = self.desks.get_or_init(|| self.serve(config, stop, running));
@@ -142,7 +159,7 @@ impl Serving {
             store,
             inbox,
             explainer,
-            targets: config.events.target_names().into(),
+            targets,
             registrar,
         });
     }

@@ -83,6 +83,9 @@ pub(super) fn line(event: &Event) -> String {
     if is_about_pauses(trigger) {
         return format!("{closed_at}  {trigger}  {order}");
     }
+    if event.is_of_timer() {
+        return format!("{closed_at}  timer {order_id}  fired {lateness_ms:.1} ms after its time ({trigger}, {instance})  {order}");
+    }
     let answered = answer.map_or_else(String::new, |answer| format!(", asked: {}", Printable(answer)));
     format!("{closed_at}  order {order_id}  closed {lateness_ms:.1} ms after its deadline ({trigger}, {instance}{answered})  {order}")
 }

@@ -77,7 +77,7 @@ async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, Stri
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());
     let explainer = Explainer::of(config, &store, bounds, redis, REDIS);
-    let explained = match explainer.read(id) {
+    let explained = match explainer.find(id).await? {
         Ok(id) => Ok(explainer.explain(&id).await?),
         Err(reason) => Err(reason),
     };
@@ -88,6 +88,10 @@ async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, Stri
 /// The sentence, and below it what it is made of.
 fn show(explanation: &Explanation) {
     let Explanation { rows, key, pause, dead_letter, undelivered, events, next, to_do, notes, unknown, .. } = explanation;
+    let (due, by) = match explanation.is_of_timer() {
+        true => ("fire, if nobody holds its row", "fires by"),
+        false => ("close, if nobody holds its row", "closes by"),
+    };
     print(explanation.sentence());
     let row = |name: &str, text: &str| print(&format!("  {name:<12} {text}"));
     if *rows == 1 {
@@ -104,7 +108,7 @@ fn show(explanation: &Explanation) {
         row("key", &known);
     }
     if let Some(verdict) = explanation.verdict {
-        row("verdict", if verdict == "close" { "close, if nobody holds its row" } else { verdict });
+        row("verdict", if verdict == "close" { due } else { verdict });
     }
     if let Some(pause) = pause.as_ref().filter(|pause| pause.paused) {
         let (who, reason) = (pause.who.as_deref().unwrap_or_default(), pause.reason.as_deref().unwrap_or_default());
@@ -115,7 +119,7 @@ fn show(explanation: &Explanation) {
     undelivered.iter().for_each(|letter| row("undelivered", &text(letter)));
     if let Some(next) = next {
         let at = next.at.as_ref().map_or_else(String::new, |at| format!(", at {at}"));
-        row("closes by", &format!("{}{at}", next.trigger));
+        row(by, &format!("{}{at}", next.trigger));
     }
     to_do.iter().for_each(|what| row("to do", what));
     notes.iter().for_each(|note| row("note", note));
@@ -130,7 +134,8 @@ fn row_text(explanation: &Explanation) -> String {
     let zone = deadline_zone.as_ref().map_or_else(String::new, |zone| format!(", read in {zone}"));
     let meaning = deadline.as_ref().map_or_else(|| "no deadline".into(), Clone::clone);
     let left = seconds_left.map_or_else(String::new, |left| format!(" ({left:.3} s left)"));
-    format!("status {status} ({kind}); {deadline_column} is {stored}{zone}: understood as {meaning}{left}")
+    let status = if explanation.is_of_timer() { format!("state {status}") } else { format!("status {status} ({kind})") };
+    format!("{status}; {deadline_column} is {stored}{zone}: understood as {meaning}{left}")
 }
 
 fn rule_text(Explanation { rule, table, filter, passes_filter, .. }: &Explanation) -> String {

@@ -38,7 +38,7 @@ impl Registrar {
         let registered = self.store.outbox().register(timers).await?;
         let ahead = self.sweep.get().ahead.get();
         for Registered { timer, .. } in &registered {
-            let left = Duration::from_micros(u64::try_from(timer.due - timer.now).unwrap_or(0));
+            let left = Duration::from_micros(u64::try_from(timer.due.saturating_sub(timer.now)).unwrap_or(0));
             if timer.state == TimerState::Armed && left <= ahead {
                 let id = OrderId::from_database(&timer.id);
                 self.inbox.reopen(&id, asked);

@@ -3,6 +3,9 @@
 //! An entry is acknowledged after its look. One that nobody has acknowledged for the length of the lease is taken over by
 //! whoever asks first: its daemon has died, or its look has not been taken yet, and a second one does no harm. Acknowledged
 //! entries stay in the stream, also those that name no order: who writes them decides how long the stream is (`MAXLEN`).
+//!
+//! A consumer is a host's name. Whoever stops with nothing in hand takes his own away, and whoever begins those of hosts that are
+//! gone, as far as the ACL user may: they cost memory, and nothing else.
 
 use std::{
     collections::HashSet,
@@ -11,11 +14,12 @@ use std::{
 };
 
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::{Door, Fault, Taken};
 use crate::{
     config::{Redis, StreamDoor},
-    redis::{Claimed, Commands, Group, RedisError, StreamEntry},
+    redis::{Claimed, Commands, GONE, Group, RedisError, StreamEntry},
 };
 
 /// How long a read waits for an entry. The server answers nothing else on that connection meanwhile, and its audit comes each second.
@@ -99,6 +103,14 @@ impl Stream {
         Ok(())
     }
 
+    /// Takes consumers away that nobody needs; ours too, if that is so.
+    async fn forget(&self, ours: bool) {
+        match self.settling.forget_consumers(&self.group, GONE, ours).await {
+            Ok(forgotten) => debug!(key = self.group.key, forgotten, "consumers that have nothing in hand"),
+            Err(error) => debug!(key = self.group.key, %error, "consumers that are gone can't be taken away"),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +121,9 @@ impl Door for Stream {
 
     async fn open(&mut self) -> Result<(), Fault> {
         *self.lock() = State::default();
-        Ok(self.reading.create_group(&self.group).await?)
+        self.reading.create_group(&self.group).await?;
+        self.forget(false).await;
+        Ok(())
     }
 
     async fn take(&self, most: usize) -> Result<Vec<Taken<String>>, Fault> {
@@ -132,5 +146,7 @@ impl Door for Stream {
         self.acknowledge(malformed).await
     }
 
-    async fn close(&mut self) {}
+    async fn close(&mut self) {
+        self.forget(true).await;
+    }
 }

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment, story::Story};
+use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment, story::Story, words::Words};
 use crate::{
     close::{Kept, KeptBy, Why},
     config::Disputed,
@@ -45,6 +45,10 @@ impl<'e> Facts<'e> {
         };
         let verdict = verdict.map(|row| explainer.bounds.judge_row(explainer.store.unpaid(), Trigger::Request, row.as_ref(), asked));
         Self { explainer, id, rows, key, story, kept, halted, verdict }
+    }
+
+    pub(super) fn words(&self) -> &'static Words {
+        Words::of(&self.explainer.rule)
     }
 
     /// Its row, if it has one.
@@ -117,7 +121,8 @@ impl<'e> Facts<'e> {
         let overdue = self.remaining().unwrap_or_default().saturating_neg();
         let is_old = bounds.oldest().is_some_and(|oldest| u128::from(overdue.unsigned_abs()) > oldest.as_micros());
         let is_disputed = *disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
-        if self.closure().is_some() {
+        // A timer may be armed again for the very time at which it has fired.
+        if self.closure().is_some() && !self.explainer.rule.name.is_timers() {
             State::Undone
         } else if is_old {
             State::Old
@@ -175,7 +180,7 @@ impl<'e> Facts<'e> {
     /// What somebody can do about it.
     fn to_do(&self, state: State) -> Option<String> {
         let id = self.id;
-        let rule = &self.explainer.rule;
+        let (rule, Words { closed, option, .. }) = (&self.explainer.rule, self.words());
         Some(match state {
             State::NotFound if self.key.state == KeyState::Expires => {
                 format!("see whether it is in another table than {}, or another database", rule.table)
@@ -187,9 +192,13 @@ impl<'e> Facts<'e> {
                 format!("see orders.deadline (column, unit) in the configuration, if {} is meant as a time", rule.deadline.column)
             }
             State::ClockAhead => "set the database's clock right, or, if it is right, run: order-closer reconcile --accept-clock".into(),
-            State::GivenUp => format!("mend what its last try said, then run: order-closer dead-letters retry {id}"),
+            State::GivenUp => format!("mend what its last try said, then run: order-closer dead-letters retry {id}{option}"),
             State::Undone => format!("find out what has put its status back; then run: order-closer close {id}"),
-            State::Old => format!("if it is to be closed, run: order-closer close {id} (reconcile --oldest none closes all of its kind)"),
+            State::Old => {
+                format!(
+                    "if it is to be {closed}, run: order-closer close {id}{option} (reconcile --oldest none does that with all of its kind)"
+                )
+            }
             State::Halted => "set database.time_zone to the zone in which the shop writes deadlines".into(),
             State::Paused => "order-closer resume".into(),
             State::Disputed | State::NotDue => self.advice()?,
@@ -198,7 +207,7 @@ impl<'e> Facts<'e> {
             }
             State::Held => "see which transaction holds it, if it does so for long: it may wait for somebody at a payment page".into(),
             State::Refused => "mend what its last try said; it is tried again by itself".into(),
-            State::Due => format!("see that a daemon runs (order-closer healthcheck), or run: order-closer close {id}"),
+            State::Due => format!("see that a daemon runs (order-closer healthcheck), or run: order-closer close {id}{option}"),
             State::Closed | State::Settled | State::NotFound => return None,
         })
     }
@@ -214,16 +223,22 @@ impl<'e> Facts<'e> {
         let other = self.story.events.last().filter(|_| waits && self.closure().is_none() && self.row().is_some());
         if let Some(event) = other {
             let (closed, deadline) = (moment(event.closed_at), moment(event.deadline));
-            notes.push(format!("it was closed at {closed} for another deadline ({deadline}), and opened again since"));
+            let Words { closed: fate, deadline: time, opened, .. } = self.words();
+            notes.push(format!("it was {fate} at {closed} for another {time} ({deadline}), and {opened} again since"));
         }
         if state == State::NotDue && self.remaining().is_some_and(|left| left > FAR) {
-            notes.push("a deadline more than a year away is mostly a wrong unit or column: order-closer check".into());
+            notes.push(if self.explainer.rule.name.is_timers() {
+                "a time more than a year away is mostly a wrong unit: due_at counts microseconds since 1970".into()
+            } else {
+                "a deadline more than a year away is mostly a wrong unit or column: order-closer check".into()
+            });
         }
         if waits && self.key.state == KeyState::NoTtl {
             notes.push("its key does not expire, so no notification will come: it is closed by its row alone".into());
         }
         if state == State::NotDue && self.pause().is_some() {
-            notes.push("closing is paused; if that lasts until its deadline, it waits".into());
+            let Words { closing, deadline, .. } = self.words();
+            notes.push(format!("{closing} is paused; if that lasts until its {deadline}, it waits"));
         }
         if state == State::Due && self.explainer.inbox.is_none() {
             notes.push(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{KeyState, State, facts::Facts};
+use super::{KeyState, State, facts::Facts, words::Words};
 use crate::{
     close::{Kept, UNDONE, Why},
     config::{Disputed, Span},
@@ -37,12 +37,12 @@ fn difference(micros: i64) -> String {
 
 impl Facts<'_> {
     pub(super) fn sentence(&self, state: State) -> String {
-        format!("Order {} {}.", self.id, self.predicate(state))
+        format!("{} {} {}.", self.words().thing, self.id, self.predicate(state))
     }
 
     fn predicate(&self, state: State) -> String {
-        let rule = &self.explainer.rule;
-        let unpaid = || format!("is unpaid (status {})", self.status());
+        let (rule, words) = (&self.explainer.rule, self.words());
+        let unpaid = || if rule.name.is_timers() { "is armed".into() } else { format!("is unpaid (status {})", self.status()) };
         let (due, left) = (self.due(), span(self.remaining().unwrap_or_default()));
         match state {
             State::NotFound => format!("is not in {}{}", rule.table, self.traces()),
@@ -58,10 +58,10 @@ impl Facts<'_> {
                 format!("is claimed by two rules ({} and {rivals}), and neither closes it", rule.name)
             }
             State::Closed => {
-                let closed = self.closure().or(self.story.events.last()).map(closed_by).unwrap_or_default();
+                let closed = self.closure().or(self.story.events.last()).map(|event| closed_by(event, words)).unwrap_or_default();
                 let times = match self.story.events.len() {
                     1 => String::new(),
-                    several => format!("; it was closed {several} times in all"),
+                    several => format!("; it was {} {several} times in all", words.closed),
                 };
                 format!("{closed}{times}")
             }
@@ -80,7 +80,7 @@ impl Facts<'_> {
             }
             State::GivenUp => self.given_up(&due),
             State::Undone => {
-                let closed = self.closure().map(closed_by).unwrap_or_default();
+                let closed = self.closure().map(|event| closed_by(event, words)).unwrap_or_default();
                 format!("{closed}, and {UNDONE}")
             }
             State::Old => {
@@ -93,8 +93,10 @@ impl Facts<'_> {
             }
             State::Halted => {
                 let reason = self.halted.as_deref().unwrap_or_default();
+                let Words { deadline, closing, .. } = words;
                 format!(
-                    "is unpaid, has the deadline {due} as it is read now, and waits with all others, since closing is stopped: {reason}"
+                    "{}, has the {deadline} {due} as it is read now, and waits with all others, since {closing} is stopped: {reason}",
+                    unpaid()
                 )
             }
             State::Paused => format!("is due since {due}, and waits: {}", self.paused()),
@@ -103,11 +105,14 @@ impl Facts<'_> {
                 format!("is due since {due}, and waits: {}{}", self.why().map_or("somebody is asked about it", Why::text), self.said())
             }
             State::Held => format!("is due since {due} and tried again every second: another transaction holds it{}", self.said()),
-            State::Refused => format!("is due since {due} and tried again by and by: the database refuses its closure{}", self.said()),
+            State::Refused => {
+                format!("is due since {due} and tried again by and by: the database refuses its {}{}", words.closure, self.said())
+            }
             State::Due => {
                 format!(
-                    "{} and due since {due} ({left}); nothing known stands in its way, and the next sweep of a daemon closes it",
-                    unpaid()
+                    "{} and due since {due} ({left}); nothing known stands in its way, and the next sweep of a daemon {} it",
+                    unpaid(),
+                    words.closes
                 )
             }
         }
@@ -129,7 +134,7 @@ impl Facts<'_> {
     /// What is left of an order without a row.
     fn traces(&self) -> String {
         if let Some(event) = self.story.events.last() {
-            return format!(", though it {}", closed_by(event));
+            return format!(", though it {}", closed_by(event, self.words()));
         }
         match self.key.at {
             Some(at) => format!(", though there is its key {}, which expires at {}", self.key_name(), moment(at)),
@@ -139,8 +144,16 @@ impl Facts<'_> {
     }
 
     fn settled(&self) -> String {
-        let rule = &self.explainer.rule;
+        let (rule, words) = (&self.explainer.rule, self.words());
         let status = self.status();
+        let before = self.story.events.last().map(|event| format!("; it {} before", closed_by(event, words))).unwrap_or_default();
+        if rule.name.is_timers() {
+            return match status == rule.closed.text() {
+                true => "has fired, and the audit log has nothing of it: that is longer ago than events.keep, or its state was set by hand"
+                    .into(),
+                false => format!("is {status}, and does not fire{before}"),
+            };
+        }
         if status == rule.closed.text() {
             let outbox = self.explainer.store.outbox();
             let why = if outbox.is_ready() {
@@ -150,7 +163,6 @@ impl Facts<'_> {
             };
             return format!("has the closed status ({status}), and {why}");
         }
-        let before = self.story.events.last().map(|event| format!("; it {} before", closed_by(event))).unwrap_or_default();
         let unpaid = rule.unpaid_texts().join(", ");
         format!(
             "has the status {status}, which is none of an unpaid order ({unpaid}): it is paid or settled otherwise, and is left as it is{before}"
@@ -159,7 +171,7 @@ impl Facts<'_> {
 
     /// What closes an order at its deadline.
     fn what_then(&self) -> String {
-        let key = self.key_name();
+        let (key, closes) = (self.key_name(), self.words().closes);
         match (self.difference(), self.key.at) {
             (Some(later), Some(at)) if later > 0 && self.explainer.disputed == Disputed::Wait => {
                 format!("; its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))
@@ -168,11 +180,11 @@ impl Facts<'_> {
                 format!("; its key {key} expires {} before that, which closes nothing yet, and its row closes it then", difference(earlier))
             }
             (_, Some(_)) => format!("; its key {key} expires then, and the notification closes it"),
-            (_, None) if !self.explainer.looks_ahead => "; the first sweep after that closes it".into(),
+            (_, None) if !self.explainer.looks_ahead => format!("; the first sweep after that {closes} it"),
             (_, None) if self.key.state == KeyState::None && self.key.name.is_some() => {
                 format!("; there is no key {key}, and the pacer closes it then")
             }
-            (_, None) => "; the pacer closes it then".into(),
+            (_, None) => format!("; the pacer {closes} it then"),
         }
     }
 
@@ -189,7 +201,8 @@ impl Facts<'_> {
     }
 
     fn paused(&self) -> String {
-        let Some(pause) = self.pause() else { return "closing is paused".into() };
+        let closing = self.words().closing;
+        let Some(pause) = self.pause() else { return format!("{closing} is paused") };
         let until = match (pause.left, self.row()) {
             (Some(left), Some(found)) => {
                 let end = found.row.now.saturating_add(i64::try_from(left.as_micros()).unwrap_or(i64::MAX));
@@ -197,7 +210,7 @@ impl Facts<'_> {
             }
             _ => "until `order-closer resume`".into(),
         };
-        format!("closing is paused {until} by {}: {}", Printable(&pause.who), Printable(&pause.reason))
+        format!("{closing} is paused {until} by {}: {}", Printable(&pause.who), Printable(&pause.reason))
     }
 
     fn disputed(&self) -> String {
@@ -223,8 +236,8 @@ impl Facts<'_> {
     }
 }
 
-/// When and by what an order was closed.
-fn closed_by(event: &Event) -> String {
+/// When and by what an order was closed, or a timer fired.
+fn closed_by(event: &Event, Words { closed, deadline, .. }: &Words) -> String {
     let Event { closed_at, lateness, trigger, instance, .. } = event;
     let by = Trigger::ALL.into_iter().find(|known| known.name() == trigger).map_or(trigger.as_str(), |trigger| match trigger {
         Trigger::Expired => "the notification of its key",
@@ -235,5 +248,5 @@ fn closed_by(event: &Event) -> String {
         Trigger::Hint => "a hint that came in through a door",
     });
     let late = if *lateness < SECOND { format!("{:.1} ms", *lateness as f64 / 1e3) } else { span(*lateness) };
-    format!("was closed at {}, {late} after its deadline, by {} ({})", moment(*closed_at), Printable(by), Printable(instance))
+    format!("was {closed} at {}, {late} after its {deadline}, by {} ({})", moment(*closed_at), Printable(by), Printable(instance))
 }

@@ -118,7 +118,7 @@ pub(super) async fn discard(Of(desk): Of, Path(id): Path<String>) -> Result<Json
 pub(super) async fn retry_all(Of(desk): Of, body: Bytes) -> Result<Json<AllDone>, Refusal> {
     let All { retry: Everything::All, target } = read(&body)?;
     tables(&desk)?;
-    let (store, named) = (Arc::clone(&desk.store), Arc::clone(&desk.targets));
+    let (store, named) = (Arc::clone(&desk.store), desk.targets.get());
     let put_back = desk.read(async move { store.outbox().revive_all(&named, target.as_deref()).await }).await?;
     let PutBack { count, left } = put_back.map_err(unavailable)?;
     let left = left.into_iter().map(|left| Left { target: left.target, dead: left.dead }).collect();

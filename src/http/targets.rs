@@ -26,7 +26,7 @@ pub(super) struct Done {
 
 pub(super) async fn list(Of(desk): Of) -> Result<Json<Listed>, Refusal> {
     tables(&desk)?;
-    let (store, named) = (Arc::clone(&desk.store), Arc::clone(&desk.targets));
+    let (store, named) = (Arc::clone(&desk.store), desk.targets.get());
     let targets = desk.read(async move { store.outbox().targets(&named).await }).await?.map_err(unavailable)?;
     Ok(Json(Listed { targets }))
 }
@@ -36,14 +36,14 @@ pub(super) async fn resume(Of(desk): Of, Path(name): Path<String>) -> Result<Jso
     if outbox.is_outdated() {
         return Err(Refusal::new(StatusCode::CONFLICT, outbox.missing()));
     }
-    let (store, named, target) = (Arc::clone(&desk.store), Arc::clone(&desk.targets), name.clone());
+    let (store, named, target) = (Arc::clone(&desk.store), desk.targets.get(), name.clone());
     let is_known = desk.read(async move { store.outbox().resume(&target, &named).await }).await?.map_err(unavailable)?;
     if is_known { Ok(Json(Done { name, outcome: "resumed", given_up: None })) } else { Err(unknown(&name)) }
 }
 
 pub(super) async fn discard(Of(desk): Of, Path(name): Path<String>) -> Result<Json<Done>, Refusal> {
     tables(&desk)?;
-    let (store, named, target) = (Arc::clone(&desk.store), Arc::clone(&desk.targets), name.clone());
+    let (store, named, target) = (Arc::clone(&desk.store), desk.targets.get(), name.clone());
     match desk.read(async move { store.outbox().drop_target(&target, &named).await }).await?.map_err(unavailable)? {
         Dropped::Events(count) => Ok(Json(Done { name, outcome: "dropped", given_up: Some(count) })),
         Dropped::Unknown => Err(unknown(&name)),

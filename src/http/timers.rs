@@ -16,15 +16,18 @@ use super::{Desk, Desks, Refusal, orders::unavailable, read};
 use crate::{
     config::RuleName,
     order::rfc3339,
-    outbox::{Cancelled, Due, NewTimer, Registered, Timer, TimerState},
+    outbox::{Cancelled, Due, NewTimer, Registered, Timer, TimerName, TimerState},
     store::StoreError,
 };
 
 /// The longest body: of a thousand timers whose data is short, or of a few with much.
 pub(super) const LONGEST_BODY: usize = 4 << 20;
 
-/// The most timers that one request registers.
+/// The most timers that one request registers, or cancels.
 const BATCH: usize = 1_000;
+
+const FIRED: &str = "it has fired";
+const UNKNOWN: &str = "there is no such timer";
 
 /// A timer as somebody wants it.
 #[derive(Debug, Deserialize)]
@@ -70,7 +73,7 @@ struct Shown {
 impl From<Timer> for Shown {
     fn from(timer: Timer) -> Self {
         let Timer { kind, key, state, due, fired_at, target, data, generation, now, .. } = timer;
-        let left = Duration::from_micros(u64::try_from(due - now).unwrap_or(0));
+        let left = Duration::from_micros(u64::try_from(due.saturating_sub(now)).unwrap_or(0));
         Self {
             kind,
             key,
@@ -130,7 +133,7 @@ pub(super) async fn register(
         return Err(Refusal::bad("kind and key stand in the path, and not in the body"));
     }
     let wanted = Wanted { kind: Some(kind.into()), key: Some(key.into()), ..wanted };
-    let timer = checked(&desk, wanted).map_err(Refusal::bad)?;
+    let timer = checked(&desk.targets.get(), oldest(&desk), wanted).map_err(Refusal::bad)?;
     let registered = write(&desk, vec![timer]).await?.into_iter().next();
     let outcome = Outcome::from(registered.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it was deleted meanwhile"))?);
     let status = StatusCode::from_u16(outcome.status).unwrap_or_default();
@@ -143,12 +146,11 @@ pub(super) async fn register(
 pub(super) async fn register_all(State(desks): State<Desks>, body: Bytes) -> Result<Response, Refusal> {
     let desk = desk(&desks)?;
     let Batch { timers } = read(&body)?;
-    if timers.len() > BATCH {
-        return Err(Refusal::bad(format!("{} timers are more than the {BATCH} that are taken at once", timers.len())));
-    }
+    few_enough(timers.len())?;
+    let (targets, oldest) = (desk.targets.get(), oldest(&desk));
     let (mut outcomes, mut places, mut good) = (Vec::with_capacity(timers.len()), Vec::new(), Vec::new());
     for (place, wanted) in timers.into_iter().enumerate() {
-        match checked(&desk, wanted) {
+        match checked(&targets, oldest, wanted) {
             Ok(timer) => {
                 places.push(place);
                 good.push(timer);
@@ -163,6 +165,28 @@ pub(super) async fn register_all(State(desks): State<Desks>, body: Bytes) -> Res
     Ok(Json(Outcomes { timers: outcomes }).into_response())
 }
 
+/// What came of one cancellation.
+#[derive(Debug, Serialize)]
+struct Ended {
+    /// As if it had been cancelled alone.
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fired_at: Option<String>,
+}
+
+impl From<Cancelled> for Ended {
+    fn from(cancelled: Cancelled) -> Self {
+        let (status, error, fired_at) = match cancelled {
+            Cancelled::Yes => (StatusCode::NO_CONTENT, None, None),
+            Cancelled::Fired(at) => (StatusCode::CONFLICT, Some(FIRED), Some(rfc3339(at))),
+            Cancelled::Unknown => (StatusCode::NOT_FOUND, Some(UNKNOWN), None),
+        };
+        Self { status: status.as_u16(), error, fired_at }
+    }
+}
+
 pub(super) async fn cancel(State(desks): State<Desks>, Path((kind, key)): Path<(String, String)>) -> Result<Response, Refusal> {
     /// Why it was too late.
     #[derive(Serialize)]
@@ -170,24 +194,56 @@ pub(super) async fn cancel(State(desks): State<Desks>, Path((kind, key)): Path<(
         error: &'static str,
         fired_at: String,
     }
-    let desk = desk(&desks)?;
-    let store = Arc::clone(&desk.store);
-    Ok(match desk.read(async move { store.outbox().cancel(&kind, &key).await }).await?.map_err(refused)? {
-        Cancelled::Yes => StatusCode::NO_CONTENT.into_response(),
-        Cancelled::Fired(at) => (StatusCode::CONFLICT, Json(Fired { error: "it has fired", fired_at: rfc3339(at) })).into_response(),
-        Cancelled::Unknown => unknown().into_response(),
+    let cancelled = cancelled(&desk(&desks)?, vec![TimerName { kind, key }]).await?;
+    Ok(match cancelled.first() {
+        Some(Cancelled::Yes) => StatusCode::NO_CONTENT.into_response(),
+        Some(Cancelled::Fired(at)) => (StatusCode::CONFLICT, Json(Fired { error: FIRED, fired_at: rfc3339(*at) })).into_response(),
+        Some(Cancelled::Unknown) | None => unknown().into_response(),
     })
+}
+
+pub(super) async fn cancel_all(State(desks): State<Desks>, body: Bytes) -> Result<Response, Refusal> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Named {
+        kind: String,
+        key: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Batch {
+        timers: Vec<Named>,
+    }
+    #[derive(Serialize)]
+    struct Outcomes {
+        timers: Vec<Ended>,
+    }
+    let desk = desk(&desks)?;
+    let Batch { timers } = read(&body)?;
+    few_enough(timers.len())?;
+    let names = timers.into_iter().map(|Named { kind, key }| TimerName { kind, key }).collect();
+    let timers = cancelled(&desk, names).await?.into_iter().map(Ended::from).collect();
+    Ok(Json(Outcomes { timers }).into_response())
+}
+
+async fn cancelled(desk: &Desk, names: Vec<TimerName>) -> Result<Vec<Cancelled>, Refusal> {
+    let store = Arc::clone(&desk.store);
+    desk.read(async move { store.outbox().cancel(&names).await }).await?.map_err(refused)
+}
+
+fn few_enough(timers: usize) -> Result<(), Refusal> {
+    if timers > BATCH { Err(Refusal::bad(format!("{timers} timers are more than the {BATCH} that are taken at once"))) } else { Ok(()) }
 }
 
 pub(super) async fn show(State(desks): State<Desks>, Path((kind, key)): Path<(String, String)>) -> Result<Response, Refusal> {
     let desk = desk(&desks)?;
     let store = Arc::clone(&desk.store);
-    let timer = desk.read(async move { store.outbox().timer(&kind, &key).await }).await?.map_err(unavailable)?;
+    let timer = desk.read(async move { store.outbox().timer(&kind, &key).await }).await?.map_err(refused)?;
     timer.map(|timer| Json(Shown::from(timer)).into_response()).ok_or_else(unknown)
 }
 
 fn unknown() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "there is no such timer")
+    Refusal::new(StatusCode::NOT_FOUND, UNKNOWN)
 }
 
 /// The rule of the timers.
@@ -202,11 +258,11 @@ fn refused(error: StoreError) -> Refusal {
     if let StoreError::Rejected(reason) = error { Refusal::bad(reason) } else { unavailable(error) }
 }
 
-fn checked(desk: &Desk, wanted: Wanted<'_>) -> Result<NewTimer, String> {
+fn checked(targets: &[String], oldest: Option<Duration>, wanted: Wanted<'_>) -> Result<NewTimer, String> {
     let Wanted { kind, key, due, r#in, target, data, generation } = wanted;
     let needed = |name: &str, text: Option<Cow<'_, str>>| text.map(Cow::into_owned).ok_or_else(|| format!("{name} is missing"));
-    if !desk.targets.iter().any(|name| *name == target) {
-        return Err(format!("target {target:?} is not in the configuration, which has {}", desk.targets.join(", ")));
+    if !targets.iter().any(|name| *name == target) {
+        return Err(format!("target {target:?} is not in the configuration, which has {}", targets.join(", ")));
     }
     NewTimer {
         kind: needed("kind", kind)?,
@@ -216,7 +272,12 @@ fn checked(desk: &Desk, wanted: Wanted<'_>) -> Result<NewTimer, String> {
         data: RawValue::from_string(data.map_or("{}", RawValue::get).into()).map_err(|error| error.to_string())?,
         generation,
     }
-    .checked()
+    .checked(oldest)
+}
+
+/// How long ago a timer may be due that fires.
+fn oldest(desk: &Desk) -> Option<Duration> {
+    desk.sweep.get().oldest.get()
 }
 
 async fn write(desk: &Desk, timers: Vec<NewTimer>) -> Result<Vec<Registered>, Refusal> {

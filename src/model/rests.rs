@@ -77,6 +77,30 @@ fn extend(world: &World, number: u32, by: i64) {
     world.note(number, What::Extended { deadline: more });
 }
 
+/// Orders that can't be closed fill page after page; one that nobody has announced does not wait for them.
+#[tokio::test(start_paused = true)]
+async fn an_order_is_found_soon_behind_pages_of_those_that_can_not_be_closed() {
+    const REFUSED: u32 = 900_000;
+    let (world, daemon) = daemon(4, 0, Box::new(|world| (world.millis(100, 400), false))).await;
+    let hour_ago = world.now() - 3_600_000_000;
+    for number in 0..40_000 {
+        let order = Order { status: UNPAID, deadline: hour_ago + i64::from(number), poison: true };
+        world.state().orders.insert(REFUSED + number, order);
+    }
+    sleep(Duration::from_secs(30)).await;
+    for number in 0..200 {
+        let deadline = world.now() - 1_000;
+        world.state().orders.insert(number, Order { status: UNPAID, deadline, poison: false });
+        sleep(Duration::from_millis(537)).await;
+    }
+    sleep(Duration::from_secs(10)).await;
+    daemon.kill(&world).await;
+    let lateness = |what: &What, at: i64| if let What::Closed { deadline, .. } = what { Some((at - deadline) / 1_000) } else { None };
+    let closed: Vec<i64> = world.state().history.iter().filter_map(|entry| lateness(&entry.what, entry.at)).collect();
+    let late: Vec<i64> = closed.iter().copied().filter(|late| *late > 4_500).collect();
+    assert!(closed.len() == 200 && late.is_empty(), "{} closed, of which late by ms: {late:?}", closed.len());
+}
+
 fn rests(reads: &[Read]) -> Vec<Duration> {
     reads.windows(2).map(|pair| pair[1].at - pair[0].at - pair[0].took).collect()
 }

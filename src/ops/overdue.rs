@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(2);
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Counts end here.
-const MOST: usize = 10_000;
+const MOST: u64 = 10_000;
 
 /// How many orders are read at a time.
 const PAGE: u32 = 1_000;
@@ -125,8 +125,9 @@ impl Overdues {
     }
 
     async fn count(&self) -> Result<Overdue, StoreError> {
+        let began = Instant::now();
         let mut pages = Pages::of(self.store.as_ref(), Window::overdue(self.sweep.get().oldest.get()), PAGE);
-        let (mut overdue, mut seen) = (Overdue::default(), 0);
+        let mut overdue = Overdue::default();
         while let Some(page) = pages.next().await? {
             let ids: HashSet<&OrderId> = page.rows.iter().map(|row| &row.id).collect();
             let kept = self.inbox.kept(&ids);
@@ -144,12 +145,12 @@ impl Overdues {
                     }
                 }
             }
-            seen += page.rows.len();
-            if seen >= MOST {
+            // However many wait for a reason, those behind them that wait without any are to be seen.
+            if overdue.open.max(overdue.paused) >= MOST || began.elapsed() >= LIMIT / 2 {
                 break;
             }
         }
-        Ok(overdue)
+        Ok(overdue.up_to(MOST))
     }
 
     fn found_old(&self, orders: u64) {
@@ -164,7 +165,7 @@ impl Overdues {
                 None => self.found_old(0),
                 Some(oldest) => {
                     if let Ok(Ok(old)) = tokio::time::timeout(LIMIT, self.store.count(Window::older(oldest))).await {
-                        self.found_old(old.orders.min(MOST as u64));
+                        self.found_old(old.orders.min(MOST));
                     }
                 }
             }
@@ -174,6 +175,14 @@ impl Overdues {
 }
 
 impl Overdue {
+    /// The same, no count of it above this.
+    fn up_to(self, most: u64) -> Self {
+        let Self { open, held, resting, paused, disputed, asked, dead, .. } = self;
+        let [open, held, resting, paused, disputed, asked, dead] =
+            [open, held, resting, paused, disputed, asked, dead].map(|orders| orders.min(most));
+        Self { open, held, resting, paused, disputed, asked, dead, ..self }
+    }
+
     fn publish(&self, rule: &str) {
         let states = [
             ("open", self.open),

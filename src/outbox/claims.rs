@@ -16,6 +16,10 @@ use crate::store::{Fields, Link, Outbox, Value, finish, listed};
 /// After which time an event is looked at again whose order has an earlier one on its way.
 pub(super) const AFTER_ANOTHER: Duration = Duration::from_millis(250);
 
+/// The target of deliveries that are found by their events, in a form that no index serves: with hundreds of events, and statistics of
+/// an hour ago, PostgreSQL would read all that waits for the target, and compare each with all of them.
+const TARGET: &str = "COALESCE(target, '')";
+
 /// Which deliveries to claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pick {
@@ -206,7 +210,7 @@ impl Outbox {
             let events: Vec<Uuid> = claimed.iter().map(|claimed| claimed.event.id).collect();
             let (list, ids) = words.event_ids(4, &events);
             let claim = words.statement(&format!(
-                "UPDATE {} SET attempts = attempts + 1, due_at = ?2, claimed_by = ?3 WHERE target = ?1 AND event_id IN ({list})",
+                "UPDATE {} SET attempts = attempts + 1, due_at = ?2, claimed_by = ?3 WHERE {TARGET} = ?1 AND event_id IN ({list})",
                 words.deliveries()
             ));
             link.change(&claim, &[vec![target.into(), (*until).into(), claimant.into()], ids].concat()).await?;
@@ -214,7 +218,7 @@ impl Outbox {
         for (event, until) in behind {
             let (event, id) = words.event_ids(3, &[event]);
             let put_off =
-                words.statement(&format!("UPDATE {} SET due_at = ?2 WHERE target = ?1 AND event_id = {event}", words.deliveries()));
+                words.statement(&format!("UPDATE {} SET due_at = ?2 WHERE {TARGET} = ?1 AND event_id = {event}", words.deliveries()));
             link.change(&put_off, &[vec![target.into(), until.into()], id].concat()).await?;
         }
         Ok(claimed)
@@ -230,10 +234,10 @@ impl Outbox {
         let select = words.statement(&format!(
             "SELECT {columns}, d.attempts, {failing_since}, {now}, \
              (SELECT MAX(CASE WHEN q.claimed_by IS NULL THEN q.due_at ELSE 0 END) FROM {events} p \
-              JOIN {deliveries} q ON q.event_id = p.id AND q.target = ?1 AND q.due_at IS NOT NULL \
+              JOIN {deliveries} q ON q.event_id = p.id AND COALESCE(q.target, '') = ?1 AND q.due_at IS NOT NULL \
               WHERE p.order_id = e.order_id AND p.id < e.id AND p.orders_table = e.orders_table) \
              FROM {deliveries} d JOIN {events} e ON e.id = d.event_id \
-             WHERE d.target = ?1 AND d.event_id IN ({due}) ORDER BY e.id",
+             WHERE COALESCE(d.target, '') = ?1 AND d.event_id IN ({due}) ORDER BY e.id",
             columns = columns(self),
             now = words.now
         ));
@@ -271,7 +275,7 @@ impl Outbox {
         if !delivered.is_empty() {
             let (list, ids) = words.event_ids(2, delivered);
             // In: ?1 target, from ?2 on events. Locks their deliveries.
-            let delete = words.statement(&format!("DELETE FROM {deliveries} WHERE target = ?1 AND event_id IN ({list})"));
+            let delete = words.statement(&format!("DELETE FROM {deliveries} WHERE {TARGET} = ?1 AND event_id IN ({list})"));
             link.change(&delete, &[vec![target.into()], ids].concat()).await?;
         }
         let failing = if self.knows_targets() {
@@ -285,7 +289,7 @@ impl Outbox {
             // In: ?1 target, ?2 the pause or NULL, ?3 the error, ?4 the claim, ?5 1 where it counts, ?6 the event.
             let update = words.statement(&format!(
                 "UPDATE {deliveries} SET due_at = {now} + ?2, claimed_by = NULL, failed_at = {now}, error = ?3, \
-                 attempts = attempts - 1 + ?5{failing} WHERE target = ?1 AND event_id = {event} AND due_at = ?4"
+                 attempts = attempts - 1 + ?5{failing} WHERE {TARGET} = ?1 AND event_id = {event} AND due_at + 0 = ?4"
             ));
             let pause = Value::Integer(retry_in.map(micros));
             let values = vec![target.into(), pause, error.as_str().into(), (*until).into(), i64::from(*counts).into()];
@@ -319,7 +323,7 @@ impl Outbox {
             }
             let (list, ids) = words.event_ids(2, &put_off);
             let update =
-                words.statement(&format!("UPDATE {} SET due_at = {now} WHERE target = ?1 AND event_id IN ({list})", words.deliveries()));
+                words.statement(&format!("UPDATE {} SET due_at = {now} WHERE {TARGET} = ?1 AND event_id IN ({list})", words.deliveries()));
             link.change(&update, &[vec![target.into()], ids].concat()).await
         };
         let brought = brought.await;

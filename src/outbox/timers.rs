@@ -4,188 +4,28 @@
 //! A registration with an older generation than the one before changes nothing. The same one again changes nothing either
 //! where the timer has fired or was cancelled since: whoever did not hear the answer may ask again.
 
+mod timer;
+
 use std::{
-    collections::HashSet,
-    time::{Duration, UNIX_EPOCH},
+    collections::{HashMap, HashSet},
+    time::Duration,
 };
 
-use serde::Deserialize;
+use backon::{BackoffBuilder, ExponentialBuilder};
 use serde_json::{json, value::RawValue};
 use uuid::Uuid;
 
-use super::{Result, claims::micros};
-use crate::{
-    config::Span,
-    store::{Fields, Link, Outbox, Value, finish, unexpected},
-};
+pub use timer::{Cancelled, Due, NewTimer, Rearmed, Registered, Timer, TimerName, TimerState};
 
-/// When a timer is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
-    /// In microseconds since 1970 UTC.
-    At(i64),
-    /// So long after the database's clock when it is written.
-    In(Duration),
-}
+use super::{Result, audit::uuid, claims::micros};
+use crate::store::{Fields, Link, Outbox, StoreError, Value, finish, unexpected};
 
-impl Due {
-    /// What these two members of a JSON object say together, of which there must be one; a text is quoted nowhere, since it may be
-    /// anything.
-    ///
-    /// # Errors
-    /// Says what would be right.
-    pub fn read(due: Option<&str>, after: Option<&str>) -> std::result::Result<Self, String> {
-        match (due, after) {
-            (Some(due), None) => {
-                let time = humantime::parse_rfc3339(due).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                let micros = time.and_then(|since| i64::try_from(since.as_micros()).ok());
-                micros.map(Self::At).ok_or_else(|| "due is no time in UTC from 1970 on, such as \"2030-01-31T12:00:00Z\"".into())
-            }
-            (None, Some(after)) => after.parse::<Span>().map(|span| Self::In(span.get())).map_err(|error| format!("in {error}")),
-            (Some(_), Some(_)) => Err("due and in can't be given together".into()),
-            (None, None) => Err("due is missing, such as \"2030-01-31T12:00:00Z\"; or in, such as \"30m\"".into()),
-        }
-    }
+/// The pauses between attempts of what conflicts with other transactions, and how many there are.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+const ATTEMPTS: usize = 8;
 
-    /// When whoever has taken a timer wants to be told again, by the body of his answer; most say nothing of it.
-    ///
-    /// # Errors
-    /// Says what would be right.
-    pub fn answered(body: &[u8]) -> std::result::Result<Option<Self>, String> {
-        #[derive(Deserialize)]
-        struct Wish {
-            due: Option<String>,
-            r#in: Option<String>,
-        }
-        match serde_json::from_slice::<serde_json::Value>(body) {
-            Ok(serde_json::Value::Object(wish)) if wish.contains_key("due") || wish.contains_key("in") => {
-                let wish = serde_json::from_value::<Wish>(wish.into()).map_err(|_| "due and in take texts")?;
-                Self::read(wish.due.as_deref(), wish.r#in.as_deref()).map(Some)
-            }
-            Ok(_) | Err(_) => Ok(None),
-        }
-    }
-}
-
-/// A timer that is to be registered.
-#[derive(Debug, Clone)]
-pub struct NewTimer {
-    /// What it is about.
-    pub kind: String,
-    /// Which one of that kind.
-    pub key: String,
-    /// When it is due.
-    pub due: Due,
-    /// Who is told then.
-    pub target: String,
-    /// What is given along: a JSON object.
-    pub data: Box<RawValue>,
-    /// Which registration of this timer it is.
-    pub generation: i64,
-}
-
-/// As the table has it: the longest kind, key and target, in characters, and data, in bytes.
-const LONGEST: [(&str, usize); 3] = [("kind", 64), ("key", 255), ("target", 64)];
-const LONGEST_DATA: usize = 65_536;
-
-impl NewTimer {
-    /// The same, if the table takes it.
-    ///
-    /// # Errors
-    /// Says what would be right.
-    pub fn checked(self) -> std::result::Result<Self, String> {
-        for ((name, longest), text) in LONGEST.into_iter().zip([&self.kind, &self.key, &self.target]) {
-            if text.is_empty() || text.chars().count() > longest || text.contains(char::is_control) {
-                return Err(format!("{name} is no text of 1 to {longest} characters without control characters"));
-            }
-        }
-        if !self.data.get().starts_with('{') || self.data.get().len() > LONGEST_DATA {
-            return Err(format!("data is no JSON object of {LONGEST_DATA} bytes at the most"));
-        }
-        Ok(self)
-    }
-}
-
-/// What a timer waits for, or has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimerState {
-    /// It fires when it is due.
-    Armed,
-    /// It has fired; its target is told, or will be.
-    Fired,
-    /// It does not fire.
-    Cancelled,
-}
-
-impl TimerState {
-    /// As the table has it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Armed => "armed",
-            Self::Fired => "fired",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// A timer. Times are in microseconds since 1970 UTC.
-#[derive(Debug, Clone)]
-pub struct Timer {
-    /// The id of its row.
-    pub id: String,
-    /// What it is about.
-    pub kind: String,
-    /// Which one of that kind.
-    pub key: String,
-    /// What has become of it.
-    pub state: TimerState,
-    /// When it is due, or was.
-    pub due: i64,
-    /// When it fired last.
-    pub fired_at: Option<i64>,
-    /// Who is told.
-    pub target: String,
-    /// What is given along.
-    pub data: Box<RawValue>,
-    /// Which registration of it this is.
-    pub generation: i64,
-    /// The database's clock when it was read.
-    pub now: i64,
-}
-
-/// What came of a registration.
-#[derive(Debug, Clone)]
-pub struct Registered {
-    /// The timer as it is now.
-    pub timer: Timer,
-    /// Whether there was none of this kind and key before.
-    pub is_new: bool,
-    /// Whether a later generation was registered before, and nothing has changed.
-    pub is_older: bool,
-}
-
-/// What came of a cancellation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cancelled {
-    /// It will not fire.
-    Yes,
-    /// It has fired, at this time in microseconds since 1970 UTC.
-    Fired(i64),
-    /// There is no such timer.
-    Unknown,
-}
-
-/// A timer that has fired and is to be armed again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rearmed {
-    /// Its id.
-    pub timer: String,
-    /// The time for which it has fired: if it is another by now, it was registered anew, and stays as that says.
-    pub fired_for: i64,
-    /// When it is due now.
-    pub due: Due,
-}
+/// So many timers are cancelled by one statement.
+const PIECE: usize = 512;
 
 impl Outbox {
     /// Registers timers, all or none; returns what came of each, in their order.
@@ -193,6 +33,16 @@ impl Outbox {
     /// # Errors
     /// As the database says, sorted.
     pub async fn register(&self, timers: &[NewTimer]) -> Result<Vec<Registered>> {
+        let mut pauses = pauses();
+        loop {
+            match (self.try_to_register(timers).await, pauses.next()) {
+                (Err(StoreError::Conflict(_)), Some(pause)) => tokio::time::sleep(pause).await,
+                (ended, _) => return ended,
+            }
+        }
+    }
+
+    async fn try_to_register(&self, timers: &[NewTimer]) -> Result<Vec<Registered>> {
         let mut work = self.backend.begin().await?;
         let link = work.link();
         let registering = async {
@@ -214,30 +64,31 @@ impl Outbox {
 
     async fn register_in(&self, link: &mut dyn Link, timers: &[NewTimer]) -> Result<Vec<Registered>> {
         let (words, table) = (&self.words, self.words.timers());
-        let list: Vec<_> = (0..).zip(timers).map(|(place, timer)| object(place, timer)).collect();
+        // One after the other, so that a table of millions is written in one place; and by its id a row tells that it is new.
+        let ids: Vec<String> = timers.iter().map(|_| Uuid::now_v7().to_string()).collect();
+        let list: Vec<_> = (0..).zip(&ids).zip(timers).map(|((place, id), timer)| object(place, id, timer)).collect();
         let list = [Value::Text(serde_json::Value::from(list).to_string())];
-        let known: HashSet<i64> = self.listed(link, &list).await?.into_iter().map(|(place, _)| place).collect();
         // In: ?1 timers. Out: the number of rows. Locks them, in their order.
         let register = words.statement(&format!(
-            "INSERT INTO {table} (kind, {}, due_at, target, data, generation) \
-             SELECT e.new_kind, e.new_key, COALESCE(e.new_due, {} + e.delay), e.new_target, {}, e.new_generation FROM {} WHERE 1 = 1 \
+            "INSERT INTO {table} (id, kind, {}, due_at, target, data, generation) \
+             SELECT e.new_id, e.new_kind, e.new_key, COALESCE(e.new_due, {} + e.delay), e.new_target, {}, e.new_generation FROM {} WHERE 1 = 1 \
              ORDER BY e.new_kind, e.new_key {}",
             words.key, words.now, words.new_timer_data, words.new_timers, words.renew
         ));
         link.change(&register, &list).await?;
-        let registered = |((place, timer), new): ((i64, Timer), &NewTimer)| Registered {
-            is_new: !known.contains(&place),
+        let registered = |((_, timer), (id, new)): ((i64, Timer), (&String, &NewTimer))| Registered {
+            is_new: timer.id == *id,
             is_older: timer.generation > new.generation,
             timer,
         };
-        Ok(self.listed(link, &list).await?.into_iter().zip(timers).map(registered).collect())
+        Ok(self.listed(link, &list, "n.place").await?.into_iter().zip(ids.iter().zip(timers)).map(registered).collect())
     }
 
-    /// Those of a list of new timers that are there, with their places in it.
-    async fn listed(&self, link: &mut dyn Link, list: &[Value]) -> Result<Vec<(i64, Timer)>> {
-        // In: ?1 timers. Out: their rows, in the order of the list. Locks nothing.
+    /// Those of a list of timers that are there, with their places in it, in this order.
+    async fn listed(&self, link: &mut dyn Link, list: &[Value], order: &str) -> Result<Vec<(i64, Timer)>> {
+        // In: ?1 timers. Out: their rows. Locks them where `order` says so.
         let select = self.words.statement(&format!(
-            "SELECT n.place, {} FROM (SELECT e.* FROM {}) AS n JOIN {} e ON e.kind = n.new_kind AND e.{} = n.new_key ORDER BY n.place",
+            "SELECT n.place, {} FROM (SELECT e.* FROM {}) AS n JOIN {} e ON e.kind = n.new_kind AND e.{} = n.new_key ORDER BY {order}",
             self.columns(),
             self.words.new_timers,
             self.words.timers(),
@@ -247,33 +98,47 @@ impl Outbox {
         rows.into_iter().map(|mut fields| Ok((fields.integer()?, timer(&mut fields)?))).collect()
     }
 
-    /// Keeps a timer from firing.
+    /// Keeps timers from firing, all or none; returns what came of each, in their order.
     ///
     /// # Errors
-    /// As the database says, sorted; [`crate::store::StoreError::Locked`] while it is firing and that takes long.
-    pub async fn cancel(&self, kind: &str, key: &str) -> Result<Cancelled> {
-        let (table, column) = (self.words.timers(), self.words.key);
-        // In: ?1 kind, ?2 key. Out: the number of rows. Locks the row, and waits for whoever has: a timer that fires meanwhile is
-        // armed no more then.
-        let cancel =
-            self.words.statement(&format!("UPDATE {table} SET state = 'cancelled' WHERE kind = ?1 AND {column} = ?2 AND state = 'armed'"));
-        // Likewise. Out: state, and when it fired. Locks nothing.
-        let select = self.words.statement(&format!("SELECT state, fired_at FROM {table} WHERE kind = ?1 AND {column} = ?2"));
-        let values = [kind.into(), key.into()];
-        let mut work = self.backend.begin().await?;
-        let link = work.link();
-        let cancelling = async {
-            if link.change(&cancel, &values).await? > 0 {
-                return Ok(Cancelled::Yes);
+    /// As the database says, sorted; [`crate::store::StoreError::Locked`] while one of them is firing and that takes long.
+    pub async fn cancel(&self, names: &[TimerName]) -> Result<Vec<Cancelled>> {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pauses = pauses();
+        loop {
+            let mut work = self.backend.begin().await?;
+            let cancelled = self.cancel_in(work.link(), names).await;
+            match (finish(work, cancelled).await, pauses.next()) {
+                (Err(StoreError::Conflict(_)), Some(pause)) => tokio::time::sleep(pause).await,
+                (ended, _) => return ended,
             }
-            let Some(mut fields) = link.fetch(&select, &values).await?.pop() else { return Ok(Cancelled::Unknown) };
-            Ok(match state(&fields.text()?)? {
-                TimerState::Fired => Cancelled::Fired(fields.optional_integer()?.unwrap_or_default()),
-                TimerState::Armed | TimerState::Cancelled => Cancelled::Yes,
-            })
+        }
+    }
+
+    async fn cancel_in(&self, link: &mut dyn Link, names: &[TimerName]) -> Result<Vec<Cancelled>> {
+        let words = &self.words;
+        let list: Vec<_> =
+            names.iter().enumerate().map(|(place, TimerName { kind, key })| json!({ "place": place, "kind": kind, "key": key })).collect();
+        let list = [Value::Text(serde_json::Value::from(list).to_string())];
+        // In the order in which firing locks them, and waiting for whatever fires just now: it is armed no more then.
+        let found = self.listed(link, &list, &format!("e.id{}", words.locking)).await?;
+        let armed = found.iter().filter(|(_, timer)| timer.state == TimerState::Armed);
+        let armed = armed.map(|(_, timer)| uuid(&timer.id)).collect::<Result<Vec<Uuid>>>()?;
+        for some in armed.chunks(PIECE) {
+            let (ids, values) = words.event_ids(1, some);
+            // In: from ?1 on ids. Out: the number of rows. Locked above.
+            let cancel = format!("UPDATE {} SET state = 'cancelled' WHERE id IN ({ids}) AND state = 'armed'", words.timers());
+            link.change(&words.statement(&cancel), &values).await?;
+        }
+        let found: HashMap<i64, Timer> = found.into_iter().collect();
+        let cancelled = |place| match found.get(&place) {
+            None => Cancelled::Unknown,
+            Some(Timer { state: TimerState::Fired, fired_at, .. }) => Cancelled::Fired(fired_at.unwrap_or_default()),
+            Some(Timer { state: TimerState::Armed | TimerState::Cancelled, .. }) => Cancelled::Yes,
         };
-        let cancelled = cancelling.await;
-        finish(work, cancelled).await
+        Ok((0..).take(names.len()).map(cancelled).collect())
     }
 
     /// The timer of this kind and key, if there is one. Locks nothing.
@@ -348,7 +213,7 @@ impl Outbox {
                 now = words.now
             ));
             let old = self.backend.read().await?.fetch(&select, &[micros(keep).into(), i64::from(limit).into()]).await?;
-            let old = old.into_iter().map(|mut fields| super::audit::uuid(&fields.text()?)).collect::<Result<Vec<Uuid>>>()?;
+            let old = old.into_iter().map(|mut fields| uuid(&fields.text()?)).collect::<Result<Vec<Uuid>>>()?;
             if old.is_empty() {
                 continue;
             }
@@ -363,14 +228,20 @@ impl Outbox {
     }
 }
 
-fn object(place: i64, timer: &NewTimer) -> serde_json::Value {
+/// The pauses between attempts of what gets into others' way: timers fire in the order of their ids, and are registered in that of
+/// their names.
+fn pauses() -> impl Iterator<Item = Duration> {
+    ExponentialBuilder::default().with_min_delay(AGAIN.0).with_max_delay(AGAIN.1).with_max_times(ATTEMPTS).with_jitter().build()
+}
+
+fn object(place: i64, id: &str, timer: &NewTimer) -> serde_json::Value {
     let NewTimer { kind, key, due, target, data, generation } = timer;
     let (at, delay) = match due {
         Due::At(time) => (Some(*time), None),
         Due::In(span) => (None, Some(micros(*span))),
     };
     json!({
-        "place": place, "kind": kind, "key": key, "due": at, "delay": delay, "target": target, "data": data.get(), "generation": generation,
+        "place": place, "id": id, "kind": kind, "key": key, "due": at, "delay": delay, "target": target, "data": data.get(), "generation": generation,
     })
 }
 

@@ -14,7 +14,7 @@ use fred::{
     interfaces::{ClientLike, ConfigInterface},
 };
 
-pub use hints::{Claimed, DelayQueue, DueMembers, Group, StreamEntry};
+pub use hints::{Claimed, DelayQueue, DueMembers, GONE, Group, StreamEntry};
 pub use keyed::Life;
 
 use super::{

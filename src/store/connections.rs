@@ -298,12 +298,16 @@ impl<D: Dialect> Connections<D> {
 
     /// A transaction on our own tables. Where there is one writer it takes its turn with all others: whoever wrote beside it
     /// would only be in its way.
-    async fn begin_own(&self, session: impl Future<Output = Result<Session<D>, StoreError>>) -> Result<Box<dyn Work>, StoreError> {
+    async fn begin_own(
+        &self,
+        begin: &'static str,
+        session: impl Future<Output = Result<Session<D>, StoreError>>,
+    ) -> Result<Box<dyn Work>, StoreError> {
         let session = match self.writer {
             Some(_) => self.begin(Limits::BRIEF).await?,
             None => {
                 let mut session = session.await?;
-                session.begin(D::BEGIN.into_sql_str()).await?;
+                session.begin(begin.into_sql_str()).await?;
                 session
             }
         };
@@ -383,7 +387,7 @@ impl<D: Dialect> Backend for Arc<Connections<D>> {
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
         let [_, reading] = &self.places;
-        self.begin_own(self.session_in(&self.reading, reading, self.timeout)).await
+        self.begin_own(D::BEGIN, self.session_in(&self.reading, reading, self.timeout)).await
     }
 }
 
@@ -394,6 +398,6 @@ impl<D: Dialect> Backend for Apart<D> {
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>, StoreError> {
-        self.store.begin_own(self.store.session(&self.pool, self.store.timeout)).await
+        self.store.begin_own(D::BEGIN_OF_RELAYS, self.store.session(&self.pool, self.store.timeout)).await
     }
 }

@@ -49,6 +49,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Begins a transaction on our own tables.
     const BEGIN: &'static str;
+    /// The same of those who tell others: nobody waits until what they note is on the disk, where the server can leave that off for
+    /// one transaction. What a server forgets in its end is told once more, under the same id.
+    const BEGIN_OF_RELAYS: &'static str = Self::BEGIN;
 
     /// Commits a transaction.
     const COMMIT: &'static str = "COMMIT";

@@ -61,6 +61,7 @@ impl Dialect for Postgres {
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const HOME: &'static str = "SELECT COALESCE(current_schema()::text, 'public')";
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    const BEGIN_OF_RELAYS: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
     const FAILS_WHOLE: bool = true;
 

@@ -12,7 +12,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     close::{Registrar, Reminder},
     outbox::{Due, NewTimer},
-    redis::{Commands, Group, RedisError, StreamEntry},
+    redis::{Commands, GONE, Group, RedisError, StreamEntry},
     store::StoreError,
 };
 
@@ -24,6 +24,9 @@ const BATCH: usize = 1_000;
 
 /// How long to wait for an entry; the stop waits for that.
 const WAIT: Duration = Duration::from_millis(500);
+
+/// The same where more are expected: whatever follows on that connection waits for this.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// How often to look for what others have had for so long without an end.
 const IDLE: Duration = Duration::from_secs(5);
@@ -78,12 +81,23 @@ impl Intake {
                 }
             }
         }
+        if reading.is_made {
+            self.forget(&reading.group, true).await;
+        }
+    }
+
+    /// Takes consumers away that nobody needs; ours too, if that is so.
+    async fn forget(&self, group: &Group, ours: bool) {
+        if let Err(error) = self.commands.forget_consumers(group, GONE, ours).await {
+            debug!(stream = self.key, %error, "consumers that are gone can't be taken away");
+        }
     }
 
     async fn once(&self, reading: &mut Reading) -> Result<(), RedisError> {
         let Reading { group, is_made, looked, refused } = reading;
         if !*is_made {
             self.commands.create_group(group).await?;
+            self.forget(group, false).await;
             *is_made = true;
         }
         let mut left = Vec::new();
@@ -93,15 +107,24 @@ impl Intake {
                 *looked = Some(Instant::now());
             }
         }
-        let entries = if left.is_empty() { self.commands.read_group(group, BATCH, WAIT).await? } else { left };
-        let entries: Vec<Entry> = entries.into_iter().filter_map(Entry::read).collect();
-        if entries.is_empty() { Ok(()) } else { self.register(group, entries, refused).await }
+        let mut entries = if left.is_empty() { self.commands.read_group(group, BATCH, WAIT).await? } else { left };
+        while !entries.is_empty() {
+            // The next are read while these are registered; but those that others have left have their turn, too.
+            let reads_on = !self.stop.is_cancelled() && looked.is_some_and(|at| at.elapsed() < IDLE);
+            let next = async { if reads_on { self.commands.read_group(group, BATCH, AT_ONCE).await } else { Ok(Vec::new()) } };
+            let read = entries.into_iter().filter_map(Entry::read).collect();
+            let (registered, next) = tokio::join!(self.register(group, read, refused), next);
+            registered?;
+            entries = next?;
+        }
+        Ok(())
     }
 
     async fn register(&self, group: &Group, entries: Vec<Entry>, refused: &mut Reminder) -> Result<(), RedisError> {
+        let oldest = self.registrar.sweep.get().oldest.get();
         let (mut ids, mut timers, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries {
-            match timer(&entry) {
+            match timer(&entry, oldest) {
                 Ok(timer) => {
                     timers.push(timer);
                     ids.push(entry);
@@ -202,7 +225,7 @@ impl Entry {
 }
 
 /// The timer that an entry wants. `in` counts from when it was added, so that one that waits is not later for that.
-fn timer(entry: &Entry) -> Result<NewTimer, String> {
+fn timer(entry: &Entry, oldest: Option<Duration>) -> Result<NewTimer, String> {
     if let Some((name, _)) = entry.fields.iter().find(|(name, _)| !FIELDS.contains(&name.as_str())) {
         return Err(format!("there is no field {name:?}; the fields are {}", FIELDS.join(", ")));
     }
@@ -225,7 +248,7 @@ fn timer(entry: &Entry) -> Result<NewTimer, String> {
         data,
         generation: generation.unwrap_or_default(),
     }
-    .checked()
+    .checked(oldest)
 }
 
 const FIELDS: [&str; 7] = ["kind", "key", "due", "in", "target", "data", "generation"];

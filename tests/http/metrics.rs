@@ -47,6 +47,28 @@ async fn overdue_orders_are_counted_by_what_keeps_them_from_closing() {
     asked.daemon.stop().await;
 }
 
+/// However many orders wait for a reason, one that waits without any is seen behind them.
+#[tokio::test]
+async fn an_open_order_is_counted_behind_thousands_that_are_disputed() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=10_500, -60_000).await;
+    redis.command(&["EVAL", "for n = 1, 10500 do redis.call('SET', 'order_' .. n, '1', 'PX', 600000) end", "0"]);
+    let asked = Asked::start(&shop, &redis).await;
+    let overdue = |state: &str| format!(r#"order_closer_overdue_orders{{rule="orders",state="{state}"}}"#);
+    asked.until_sample(&overdue("disputed"), |value| value == 10_000.0).await;
+    shop.orders_due_in(20_000..=20_000, 1_000).await;
+    // Where rows and keys differ as a whole, one without a key would wait, too.
+    redis.command(&["SET", "order_20000", "1", "PX", "1000"]);
+    let mut holder = shop.database.begin().await;
+    holder.execute("LOCK TABLE orders IN EXCLUSIVE MODE").await;
+    asked.until_sample(&overdue("open"), |value| value == 1.0).await;
+    asked.until_sample(r#"order_closer_oldest_overdue_seconds{rule="orders"}"#, |value| value > 0.0).await;
+    holder.rollback().await;
+    asked.until_sample(&overdue("open"), |value| value == 0.0).await;
+    asked.daemon.stop().await;
+}
+
 /// Counted by somebody who has nothing to do with closing.
 #[tokio::test]
 async fn overdue_orders_are_counted_while_none_can_be_closed() {

@@ -236,6 +236,7 @@ async fn each_answer_is_as_it_says() {
 async fn of_timers(held: &mut Held, shop: &Shop) {
     const ONE: &str = "/timers/{kind}/{key}";
     const BATCH: &str = "/timers:batch";
+    const CANCEL: &str = "/timers:cancel";
     let reminder = |body: &str| body.replace('}', r#", "target": "stream"}"#);
     let hour = reminder(r#"{"in": "1h", "generation": 3}"#);
     let made = held.call(Method::PUT, ONE, "/timers/reminder/1%2F%C3%BC", &hour, 201).await;
@@ -293,6 +294,24 @@ async fn of_timers(held: &mut Held, shop: &Shop) {
     all.push(timer(1_000));
     held.call(Method::POST, BATCH, BATCH, &json!({ "timers": all }).to_string(), 400).await;
     held.call(Method::POST, BATCH, BATCH, "[]", 400).await;
+
+    let names = |kind: &str, numbers: std::ops::Range<usize>| -> Vec<Value> {
+        numbers.map(|number| json!({ "kind": kind, "key": number.to_string() })).collect()
+    };
+    let mut some = names("batch", 0..997);
+    some.extend(names("reminder", 2..4));
+    some.extend(names("batch", 0..1));
+    let done = held.call(Method::POST, CANCEL, CANCEL, &json!({ "timers": some }).to_string(), 200).await;
+    let done = done["timers"].as_array().unwrap();
+    let statuses: Vec<u64> = done.iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [vec![204; 997], vec![404, 409, 204]].concat());
+    assert_eq!(done[998]["fired_at"], late["fired_at"]);
+    let cancelled = "SELECT count(*) FROM order_closer_timers WHERE kind = 'batch' AND state = 'cancelled'";
+    assert_eq!(shop.database.number(cancelled).await, 997);
+    assert_eq!(held.call(Method::POST, CANCEL, CANCEL, r#"{"timers": []}"#, 200).await, json!({ "timers": [] }));
+    some.extend(names("batch", 1..2));
+    held.call(Method::POST, CANCEL, CANCEL, &json!({ "timers": some }).to_string(), 400).await;
+    held.call(Method::POST, CANCEL, CANCEL, r#"{"timers": [{"kind": "batch"}]}"#, 400).await;
 }
 
 /// Without our own tables there is nothing to list, and it is said why.

@@ -1,5 +1,12 @@
 //! Hints that must not get lost: from a stream, and from a sorted set.
 
+use std::time::Duration;
+
+use order_closer::{
+    config::{self, RedisUrl},
+    redis::{Commands, Group},
+};
+
 use super::{by_notification_alone, listening};
 use crate::support::{
     Daemon, Kind, Redis, Settings, Shop, order_closer,
@@ -103,6 +110,60 @@ async fn an_entry_whose_daemon_died_before_the_look_is_read_again() {
     shop.until_all_settled().await;
     other.stop().await;
     shop.assert_outcome().await;
+}
+
+/// The names of those that read the stream, and how many entries each has in hand.
+fn consumers(redis: &Redis) -> Vec<(String, i64)> {
+    let consumers = redis.command(&["XINFO", "CONSUMERS", STREAM, "order-closer"]);
+    consumers.array().iter().map(|one| (one.array()[1].text(), one.array()[3].integer())).collect()
+}
+
+#[tokio::test]
+async fn a_daemon_that_stops_leaves_a_consumer_only_with_what_it_had_in_hand() {
+    let redis = Redis::start();
+    let (shop, settings) = shop_with(&redis, &stream("")).await;
+    let daemon = taking(&settings).await;
+    shop.orders_due_in([1], -100).await;
+    add(&redis, "order_id", "1");
+    until_acknowledged(&redis, 1).await;
+    assert_eq!(consumers(&redis).len(), 1);
+    daemon.stop().await;
+    assert_eq!(consumers(&redis), []);
+
+    let daemon = taking(&settings).await;
+    order_closer(&settings, &["pause", "--reason", "a test"]).await.expect_code(0);
+    daemon.until_logged("closing is paused").await;
+    add(&redis, "order_id", "1");
+    wait::until("it is in hand", async || pending(&redis) == 1).await;
+    daemon.stop().await;
+    assert!(matches!(consumers(&redis).as_slice(), [(_, 1)]), "whoever deletes it loses the entry: {:?}", consumers(&redis));
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn consumers_of_hosts_that_are_gone_are_deleted_when_they_have_nothing_in_hand() {
+    let redis = Redis::start();
+    let url = RedisUrl::try_from(redis.url()).expect("a URL");
+    let commands = Commands::connect(&config::Redis { url, ..config::Redis::default() }).await.expect("it is there");
+    let group = |consumer: &str| Group { key: STREAM.into(), group: "order-closer".into(), consumer: consumer.into() };
+    commands.create_group(&group("me")).await.expect("a group");
+    redis.command(&["XGROUP", "CREATECONSUMER", STREAM, "order-closer", "gone"]);
+    add(&redis, "order_id", "1");
+    redis.command(&["XREADGROUP", "GROUP", "order-closer", "killed", "STREAMS", STREAM, ">"]);
+    wait::until("they have been idle for a while", async || {
+        let consumers = redis.command(&["XINFO", "CONSUMERS", STREAM, "order-closer"]);
+        consumers.array().iter().all(|one| one.array()[5].integer() >= 1_000)
+    })
+    .await;
+    redis.command(&["XGROUP", "CREATECONSUMER", STREAM, "order-closer", "lives"]);
+    let forget =
+        async |idle: u64, ours| commands.forget_consumers(&group("me"), Duration::from_millis(idle), ours).await.expect("an answer");
+    assert_eq!((forget(3_600_000, false).await, forget(3_600_000, true).await), (0, 0), "nobody has been gone for so long");
+    assert_eq!(forget(1_000, false).await, 1);
+    let left: Vec<String> = consumers(&redis).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(left, ["killed", "lives"]);
+    assert_eq!(commands.forget_consumers(&group("lives"), Duration::from_hours(1), true).await.expect("an answer"), 1);
+    assert_eq!(consumers(&redis), [("killed".to_owned(), 1)]);
 }
 
 #[tokio::test]

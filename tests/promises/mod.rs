@@ -84,6 +84,10 @@ mod starts;
 mod streams;
 /// Tables without an index, and deadlines in local time.
 mod tables;
+/// Timers that are registered, moved and cancelled over HTTP while they fire.
+mod timer_races;
+/// Targets of timers that hang, fail, are gone, or are not there yet.
+mod timer_targets;
 /// Timers: registered by whoever inserts a row, and told to one target when they are due.
 mod timers;
 /// Several daemons and reconciles at once.

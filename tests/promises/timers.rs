@@ -121,7 +121,7 @@ pub(super) async fn started(settings: &Settings) -> Daemon {
 }
 
 /// Registers a timer as the documentation does: the next `millis` from now.
-async fn register(database: &Database, key: &str, millis: i64, target: &str, generation: i64) {
+pub(super) async fn register(database: &Database, key: &str, millis: i64, target: &str, generation: i64) {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/timers.md")).expect("a page");
     let (name, half_an_hour, then) = match database.kind {
         Kind::Postgres => ("PostgreSQL", "interval '30 minutes'", format!("interval '{millis} milliseconds'")),
@@ -138,23 +138,23 @@ async fn register(database: &Database, key: &str, millis: i64, target: &str, gen
 }
 
 /// `key` as a column.
-fn key_column(kind: Kind) -> &'static str {
+pub(super) fn key_column(kind: Kind) -> &'static str {
     if kind == Kind::MariaDb { "`key`" } else { "key" }
 }
 
 /// The state of each timer.
-async fn states(database: &Database) -> BTreeMap<String, String> {
+pub(super) async fn states(database: &Database) -> BTreeMap<String, String> {
     let rows = database.rows(&format!("SELECT {}, state FROM order_closer_timers", key_column(database.kind))).await;
     rows.into_iter().map(|mut row| (row.swap_remove(0).expect("a key"), row.swap_remove(0).expect("a state"))).collect()
 }
 
-async fn until_told(database: &Database) {
+pub(super) async fn until_told(database: &Database) {
     let sql = "SELECT count(*) FROM order_closer_deliveries";
     wait::until_eq("what is to be told", 0, async || database.number(sql).await).await;
 }
 
 /// Waits until this many requests have come.
-async fn until_received(receiver: &Receiver, count: usize) -> Vec<Received> {
+pub(super) async fn until_received(receiver: &Receiver, count: usize) -> Vec<Received> {
     wait::until(&format!("{count} requests have come"), async || receiver.received().len() >= count).await;
     receiver.received()
 }
@@ -281,6 +281,7 @@ async fn a_target_says_what_becomes_of_its_timer(kind: Kind) {
         3 => Some(Behaviour::Says("{\"due\": \"2999-01-31T13:00:00Z\"}")),
         4 => Some(Behaviour::Says("{\"in\": \"soon\"}")),
         5 => Some(Behaviour::Says("thank you")),
+        7 => Some(Behaviour::Says("{\"due\": \"1970-01-01T00:00:00Z\"}")),
         _ => None,
     });
     receiver.next([Behaviour::Status(500), Behaviour::Later("1".into()), Behaviour::Drop]);
@@ -292,13 +293,17 @@ async fn a_target_says_what_becomes_of_its_timer(kind: Kind) {
     for key in 1..=5 {
         register(&database, &key.to_string(), -1_000, "a", 0).await;
     }
+    register(&database, "7", -1_000, "a", 0).await;
+    wait::until("a time that has passed is as good as now", async || receiver.taken().get(&7).is_some_and(|times| *times >= 2)).await;
     wait::until("one is told again and again", async || receiver.taken().get(&2).is_some_and(|times| *times >= 3)).await;
     // Whoever registers it anew has the last word.
-    wait::until("it is moved", async || {
-        register(&database, "2", 3_600_000, "a", 1).await;
-        states(&database).await["2"] == "armed"
-    })
-    .await;
+    for key in ["2", "7"] {
+        wait::until("it is moved", async || {
+            register(&database, key, 3_600_000, "a", 1).await;
+            states(&database).await[key] == "armed"
+        })
+        .await;
+    }
     until_told(&database).await;
     let times = receiver.taken();
     assert_eq!([1, 3, 4, 5].map(|key| times.get(&key).copied()), [None, Some(1), Some(1), Some(1)], "410 takes nothing, and is no failure");

@@ -104,6 +104,11 @@ impl MariaDb {
         self.process.ended().is_none()
     }
 
+    /// The process id of the server.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         process::read(&self.home.join("log"))

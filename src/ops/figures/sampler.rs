@@ -19,6 +19,7 @@ use tracing::debug;
 use super::{Figures, MOST_DUE, MOST_PENDING, Part, PauseFigures, RuleFigures, STEP_S, STEPS, TargetFigures};
 use crate::{
     close::{Gate, Inbox, Stats},
+    config::Live,
     ops::{AllReady, LastOverdue, Overdue, Readiness, Ready},
     order::rfc3339,
     outbox::Pause,
@@ -129,7 +130,7 @@ pub struct Source {
     /// Who else is there.
     pub peers: Arc<Membership>,
     /// The targets that the configuration names.
-    pub targets: Vec<String>,
+    pub targets: Live<Arc<[String]>>,
     /// What the tables have told.
     pub told: Told,
 }
@@ -299,7 +300,8 @@ impl Source {
         }
         let (states, addressed) = (outbox.target_states(None).await?, outbox.addressed().await?);
         let others = addressed.iter().chain(states.iter().map(|state| &state.target));
-        let mut names: Vec<&String> = self.targets.iter().collect();
+        let configured = self.targets.get();
+        let mut names: Vec<&String> = configured.iter().collect();
         for other in others {
             if !names.contains(&other) {
                 names.push(other);
@@ -310,7 +312,7 @@ impl Source {
             let counts = outbox.count_for(name).await?;
             let mut target = TargetFigures {
                 name: name.clone(),
-                configured: self.targets.contains(name),
+                configured: configured.contains(name),
                 state: "ok".into(),
                 waiting: counts.waiting,
                 dead: counts.dead,

@@ -14,8 +14,8 @@ use crate::{
     redis::{Commands, PATIENCE, RedisError},
 };
 
-/// Entries under way at the same time; they share one connection.
-const CONCURRENCY: usize = 128;
+/// Entries under way at the same time; they share one connection, and each piece of them a transaction that claims it.
+const CONCURRENCY: usize = 512;
 
 /// A stream, and a connection of its own to its Redis.
 #[derive(Debug)]

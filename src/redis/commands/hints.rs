@@ -14,6 +14,9 @@ use super::{
 };
 use crate::redis::error::{RedisError, Result};
 
+/// A consumer of a stream that has asked for nothing for so long is gone: one that lives asks twice a second.
+pub const GONE: Duration = Duration::from_hours(1);
+
 /// A consumer of a stream.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -110,6 +113,14 @@ const TAKE: &str = "for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2],
 const GIVE_BACK: &str = "for at = 2, #ARGV do if redis.call('ZREM', KEYS[2], ARGV[at]) == 1 then \
     redis.call('ZADD', KEYS[1], 'NX', text(now / ARGV[1]), ARGV[at]) end end return 0";
 
+/// In: a stream; a group, one of its consumers, and for how many milliseconds another has done nothing. Deletes those of which that is so, and
+/// that one, if they have nothing in hand: with it they would be lost. Out: how many.
+const FORGET: &str = "local gone = 0 \
+    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do \
+    local one = {} for at = 1, #fields, 2 do one[fields[at]] = fields[at + 1] end \
+    if one.pending == 0 and (one.name == ARGV[2] or one.idle >= tonumber(ARGV[3])) then \
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], one.name) gone = gone + 1 end end return gone";
+
 /// In: the taken ones, the malformed ones; members. Puts these apart.
 const PUT_APART: &str = "for _, member in ipairs(ARGV) do \
     redis.call('ZREM', KEYS[1], member) redis.call('ZADD', KEYS[2], text(now), member) end return 0";
@@ -181,6 +192,16 @@ impl Commands {
         let key = &group.key;
         let words = std::iter::once(key).chain(ids).map(|word| word.as_str().into()).collect();
         self.about::<Value>(key, "XDEL", words, &format!("+xdel ~{key}")).await.map(drop)
+    }
+
+    /// Deletes consumers that have no entry in hand: ours, and those that have asked for none for so long. Returns how many.
+    ///
+    /// # Errors
+    /// Says why Redis refused.
+    pub async fn forget_consumers(&self, Group { key, group, consumer }: &Group, idle: Duration, ours: bool) -> Result<u64> {
+        let (idle, consumer) = (idle.as_millis().to_string(), if ours { consumer } else { "" });
+        let words = words(&[FORGET, "1", key, group, consumer, &idle]);
+        self.about(key, "EVAL", words, &format!("+eval +xinfo +xgroup ~{key}")).await
     }
 
     /// Takes up to `most` members that are due. After `lease` they are anybody's again.

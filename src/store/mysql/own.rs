@@ -44,14 +44,13 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         parameters: Parameters::Bare,
         new_events: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', order_id VARCHAR(700) PATH '$.order_id', \
                      deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data', traceparent VARCHAR(255) PATH '$.traceparent', \
-                     asked_at BIGINT PATH '$.asked_at', answer VARCHAR(16) PATH '$.answer')) AS e",
+                     asked_at BIGINT PATH '$.asked_at', answer VARCHAR(16) PATH '$.answer', target VARCHAR(64) PATH '$.target')) AS e",
         new_ids: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS e",
         new_data: "e.data",
-        new_target: "JSON_UNQUOTE(JSON_EXTRACT(e.data, '$.target'))",
         // With the columns' own collation, so that their index serves.
-        new_timers: "(SELECT j.place, CONVERT(j.new_kind USING utf8mb4) COLLATE utf8mb4_bin AS new_kind, \
+        new_timers: "(SELECT j.place, j.new_id, CONVERT(j.new_kind USING utf8mb4) COLLATE utf8mb4_bin AS new_kind, \
                      CONVERT(j.new_key USING utf8mb4) COLLATE utf8mb4_bin AS new_key, j.new_due, j.delay, j.new_target, j.new_data, \
-                     j.new_generation FROM JSON_TABLE(?1, '$[*]' COLUMNS (place BIGINT PATH '$.place', new_kind VARCHAR(64) PATH '$.kind', \
+                     j.new_generation FROM JSON_TABLE(?1, '$[*]' COLUMNS (place BIGINT PATH '$.place', new_id CHAR(36) PATH '$.id', new_kind VARCHAR(64) PATH '$.kind', \
                      new_key VARCHAR(255) PATH '$.key', new_due BIGINT PATH '$.due', delay BIGINT PATH '$.delay', \
                      new_target VARCHAR(64) PATH '$.target', new_data LONGTEXT PATH '$.data', \
                      new_generation BIGINT PATH '$.generation')) AS j) AS e",
@@ -76,6 +75,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         // Without this, MariaDB compares by the text's collation.
         dead_key: |id| format!("CAST({id} AS BINARY)"),
         or_update: "ON DUPLICATE KEY UPDATE",
+        locking: " FOR UPDATE",
         skip_locked: " FOR UPDATE SKIP LOCKED",
         // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.
         lock_migrations: format!("SELECT GET_LOCK({lock}, 0)"),

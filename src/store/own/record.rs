@@ -1,5 +1,6 @@
 //! Recording events in the transaction that closes their orders.
 
+use serde::Deserialize;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{Link, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words};
@@ -92,8 +93,7 @@ impl Recorder {
             format!("INSERT INTO {} (event_id, orders_table, target, attempts, due_at) SELECT e.id, {table}, ", words.deliveries());
         let deliveries = if of_timers {
             // In: ?1 events. Out: one row for each; an event without a target is refused. Locks the new rows.
-            let target = words.new_target;
-            Deliveries::ToItsOwn(words.statement(&format!("{insert}{target}, 0, {now} FROM {new_events}")))
+            Deliveries::ToItsOwn(words.statement(&format!("{insert}e.target, 0, {now} FROM {new_events}")))
         } else if targets.is_empty() {
             Deliveries::None
         } else {
@@ -109,7 +109,7 @@ impl Recorder {
         // In their order, so that they are written side by side.
         let mut ids: Vec<Uuid> = events.iter().map(NewEvent::new_id).collect();
         ids.sort_unstable();
-        for (list, ids) in lists(ids.iter().zip(events).map(|(id, event)| (format!("\"{id}\""), object(id, event)))) {
+        for (list, ids) in lists(ids.iter().zip(events).map(|(id, event)| (format!("\"{id}\""), self.object(id, event)))) {
             link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
             match &self.deliveries {
                 Deliveries::None => {}
@@ -119,22 +119,33 @@ impl Recorder {
         }
         Ok(())
     }
+
+    fn object(&self, id: &Uuid, event: &NewEvent) -> String {
+        let NewEvent { order, deadline, now, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
+        serde_json::json!({
+            "id": id.to_string(),
+            "order_id": order.as_str(),
+            "deadline": deadline,
+            "triggered_by": trigger.name(),
+            "data": data,
+            "traceparent": traceparent,
+            // Reckoned by this host from an earlier reading of that clock.
+            "asked_at": asked.and_then(|asked| asked.at).map(|at| at.min(*now)),
+            "answer": asked.map(|asked| asked.answer),
+            "target": if matches!(self.deliveries, Deliveries::ToItsOwn(_)) { target(data) } else { None },
+        })
+        .to_string()
+    }
 }
 
-fn object(id: &Uuid, event: &NewEvent) -> String {
-    let NewEvent { order, deadline, now, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
-    serde_json::json!({
-        "id": id.to_string(),
-        "order_id": order.as_str(),
-        "deadline": deadline,
-        "triggered_by": trigger.name(),
-        "data": data,
-        "traceparent": traceparent,
-        // Reckoned by this host from an earlier reading of that clock.
-        "asked_at": asked.and_then(|asked| asked.at).map(|at| at.min(*now)),
-        "answer": asked.map(|asked| asked.answer),
-    })
-    .to_string()
+/// The target that an event of a timer names. PostgreSQL would have to read all that the timer carries for that, and can't where
+/// there is a `\u0000` in it.
+fn target(data: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        target: String,
+    }
+    serde_json::from_str::<Named>(data).ok().map(|named| named.target)
 }
 
 /// JSON arrays of these objects, each of at most [`PIECE`] bytes or of one object, with those of their ids; for no objects one

@@ -23,15 +23,14 @@ pub(crate) struct Words {
     /// The beginning of the statement in microseconds since 1970.
     pub(crate) now: &'static str,
     pub(crate) parameters: Parameters,
-    /// A table `e(id, order_id, deadline, triggered_by, data, traceparent, asked_at, answer)` from the parameter ?1, a JSON array of objects.
+    /// A table `e(id, order_id, deadline, triggered_by, data, traceparent, asked_at, answer, target)` from the parameter ?1, a JSON array of
+    /// objects.
     pub(crate) new_events: &'static str,
     /// A table `e(id)` from the parameter ?1, a JSON array of ids of events.
     pub(crate) new_ids: &'static str,
     /// `e.data`, a JSON text, as the column of events holds it.
     pub(crate) new_data: &'static str,
-    /// The target that such an event of a timer names.
-    pub(crate) new_target: &'static str,
-    /// A table `e(place, new_kind, new_key, new_due, delay, new_target, new_data, new_generation)` from the parameter ?1, a JSON
+    /// A table `e(place, new_id, new_kind, new_key, new_due, delay, new_target, new_data, new_generation)` from the parameter ?1, a JSON
     /// array of timers.
     pub(crate) new_timers: &'static str,
     /// `e.new_data`, a JSON text, as the column of timers holds it.
@@ -51,6 +50,8 @@ pub(crate) struct Words {
     pub(crate) dead_key: fn(&str) -> String,
     /// What makes an INSERT change the dead letter that is there already.
     pub(crate) or_update: &'static str,
+    /// What makes a SELECT lock its rows of a table called e.
+    pub(crate) locking: &'static str,
     /// What makes a SELECT lock its rows and skip those that are locked.
     pub(crate) skip_locked: &'static str,
     /// Asks for the right to migrate, which one at a time has, and answers 1 if we have it; gives it back.

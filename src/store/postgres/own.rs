@@ -19,13 +19,12 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         now: NOW,
         parameters: Parameters::Dollar,
         new_events: "json_to_recordset(CAST(?1 AS json)) AS e(id uuid, order_id text, deadline bigint, triggered_by text, data text, \
-                     traceparent text, asked_at bigint, answer text)",
+                     traceparent text, asked_at bigint, answer text, target text)",
         new_ids: "(SELECT CAST(id AS uuid) AS id FROM json_array_elements_text(CAST(?1 AS json)) AS ids(id)) AS e",
         new_data: "CAST(e.data AS json)",
-        new_target: "CAST(e.data AS json) ->> 'target'",
-        new_timers: "json_to_recordset(CAST(?1 AS json)) AS j(place bigint, kind text, key text, due bigint, delay bigint, target text, \
+        new_timers: "json_to_recordset(CAST(?1 AS json)) AS j(place bigint, id uuid, kind text, key text, due bigint, delay bigint, target text, \
                      data text, generation bigint) \
-                     CROSS JOIN LATERAL (SELECT j.place, j.kind AS new_kind, j.key AS new_key, j.due AS new_due, j.delay, \
+                     CROSS JOIN LATERAL (SELECT j.place, j.id AS new_id, j.kind AS new_kind, j.key AS new_key, j.due AS new_due, j.delay, \
                      j.target AS new_target, j.data AS new_data, j.generation AS new_generation) AS e",
         new_timer_data: "CAST(e.new_data AS json)",
         key: "key",
@@ -38,6 +37,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         dead_id: "order_id",
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
+        locking: " FOR UPDATE OF e",
         skip_locked: " FOR UPDATE SKIP LOCKED",
         // The number is ours alone; the lock goes with the transaction.
         lock_migrations: "SELECT CAST(pg_try_advisory_xact_lock(7305805541961425520) AS int)::bigint".into(),

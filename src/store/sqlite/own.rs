@@ -18,11 +18,10 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
         parameters: Parameters::Numbered,
         new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
                      value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent, \
-                     value ->> 'asked_at' AS asked_at, value ->> 'answer' AS answer FROM json_each(?1)) AS e",
+                     value ->> 'asked_at' AS asked_at, value ->> 'answer' AS answer, value ->> 'target' AS target FROM json_each(?1)) AS e",
         new_ids: "(SELECT value AS id FROM json_each(?1)) AS e",
         new_data: "e.data",
-        new_target: "e.data ->> 'target'",
-        new_timers: "(SELECT value ->> 'place' AS place, value ->> 'kind' AS new_kind, value ->> 'key' AS new_key, \
+        new_timers: "(SELECT value ->> 'place' AS place, value ->> 'id' AS new_id, value ->> 'kind' AS new_kind, value ->> 'key' AS new_key, \
                      value ->> 'due' AS new_due, value ->> 'delay' AS delay, value ->> 'target' AS new_target, \
                      value ->> 'data' AS new_data, value ->> 'generation' AS new_generation FROM json_each(?1)) AS e",
         new_timer_data: "e.new_data",
@@ -37,6 +36,7 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
         // The transaction has locked everything.
+        locking: "",
         skip_locked: "",
         lock_migrations: "SELECT 1".into(),
         unlock_migrations: None,

@@ -275,6 +275,24 @@ async fn an_unanswered_question_ends_after_300_ms_and_the_next_ones_at_once() {
     assert!(passes(&witness, found(4, 0)).await.is_some(), "and is asked again");
 }
 
+/// A backlog has no deadline to keep, and may be all of a wrong mapping.
+#[tokio::test(start_paused = true)]
+async fn orders_that_are_late_already_wait_longer_for_an_answer() {
+    let (shop, witness) = shop();
+    assert_eq!(passes(&witness, found(1, 0)).await, None);
+    advance(Duration::from_secs(10)).await;
+    shop.is(Mood::Slow(Duration::from_secs(1)));
+    shop.set_key(2, HOUR);
+    assert!(passes(&witness, found(2, 0)).await.is_some(), "its key is waited for");
+    shop.is(Mood::Silent);
+    let began = Instant::now();
+    assert_eq!(passes(&witness, found(3, 0)).await, None);
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(passes(&witness, found(4, 0)).await, None);
+    assert_eq!(began.elapsed(), Duration::from_millis(4_300), "and no longer so while Redis is silent");
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_stood_still_asks_again() {
     let (shop, witness) = shop();
