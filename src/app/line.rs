@@ -140,7 +140,6 @@ impl Line {
         let passes = Arc::new(Passes::of(&rule));
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
-            peers: Arc::clone(&peers),
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,

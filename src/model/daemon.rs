@@ -166,7 +166,6 @@ impl Daemon {
         };
         let look_ahead = LookAhead {
             store: Arc::clone(&store),
-            peers: Arc::clone(&peers),
             inbox: Arc::clone(&inbox),
             witness,
             upcoming,

@@ -170,9 +170,9 @@ impl Plan {
         self.ask.is_none() && !self.ahead.is_zero() && self.kinds.iter().all(|kind| Kind::DELAYS_NOBODY.contains(kind))
     }
 
-    /// The same where daemons come and go besides.
+    /// The same where daemons come and go besides; one that starts waits for a silent Redis, once.
     pub(super) fn is_punctual_but_for_deaths(&self) -> bool {
-        let delays = |kind: &Kind| *kind != Kind::Peers && !Kind::DELAYS_NOBODY.contains(kind);
+        let delays = |kind: &Kind| *kind == Kind::Redis || (*kind != Kind::Peers && !Kind::DELAYS_NOBODY.contains(kind));
         self.ask.is_none() && !self.ahead.is_zero() && !self.kinds.iter().any(delays)
     }
 }

@@ -19,7 +19,6 @@ use crate::{
     store::{Store, StoreError, Window},
     trigger::{
         clock::DatabaseClock,
-        membership::Membership,
         pacer::Upcoming,
         pages::{PageRead, Pages},
         passes::{Pass, Passes},
@@ -41,8 +40,6 @@ const FURTHEST: Duration = Duration::from_mins(1);
 pub struct LookAhead {
     /// The orders.
     pub store: Arc<dyn Store>,
-    /// Whose orders are not for us to watch.
-    pub peers: Arc<Membership>,
     /// Who remembers which of them were settled.
     pub inbox: Arc<Inbox>,
     /// Who compares them with their keys before that.
@@ -116,15 +113,7 @@ impl LookAhead {
             }
             was_slow = rest.is_slow();
             let at = if was_slow { Instant::now() + rests } else { began + pause.max(took + SHORTEST) };
-            let woken = async {
-                tokio::select! {
-                    biased;
-                    () = settings.changed() => {}
-                    // Another's orders may be ours to watch now.
-                    () = self.peers.changed(), if !was_slow => {}
-                }
-            };
-            watchdog::waiting(timeout_at(at, woken)).await.unwrap_or_default();
+            watchdog::waiting(timeout_at(at, settings.changed())).await.unwrap_or_default();
         }
     }
 
@@ -155,9 +144,6 @@ impl LookAhead {
         for row in page.rows {
             let Some(deadline) = row.deadline else { continue };
             self.inbox.reopen(&row.id, page.asked);
-            if !self.peers.watches(&row.id) {
-                continue;
-            }
             upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered) });
         }
         if let Some(witness) = &self.witness {

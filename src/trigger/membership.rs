@@ -30,10 +30,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::Notify,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
@@ -75,7 +72,6 @@ const FAREWELL: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct Membership {
     peers: RwLock<Peers>,
-    changed: Notify,
 }
 
 /// What a heartbeat is made of.
@@ -101,7 +97,7 @@ pub struct Heart {
 
 impl Default for Membership {
     fn default() -> Self {
-        Self { peers: RwLock::new(Peers::new(&Uuid::new_v4().to_string())), changed: Notify::new() }
+        Self { peers: RwLock::new(Peers::new(&Uuid::new_v4().to_string())) }
     }
 }
 
@@ -109,7 +105,7 @@ impl Membership {
     /// One of this name.
     #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {
-        Self { peers: RwLock::new(Peers::new(name)), changed: Notify::new() }
+        Self { peers: RwLock::new(Peers::new(name)) }
     }
 
     /// How long after its deadline it is for us to try an order: zero if we are the first.
@@ -122,17 +118,6 @@ impl Membership {
     #[must_use]
     pub fn is_ours(&self, id: &OrderId) -> bool {
         self.patience(id).is_zero()
-    }
-
-    /// Whether we look at an order before it is due: the first to try it does, and who would be the first if that one were gone.
-    #[must_use]
-    pub fn watches(&self, id: &OrderId) -> bool {
-        self.read(|peers| peers.watches(id, Instant::now()))
-    }
-
-    /// Waits until others have come or gone, or are fit or unfit otherwise than before.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
     }
 
     /// How many others there are, and whether we tell them that we are fit.
@@ -164,7 +149,6 @@ impl Membership {
             older,
             group: None,
             known: Known::default(),
-            was_fit: true,
             alone: false,
             crowd: None,
         };
@@ -199,7 +183,6 @@ struct Session<'m> {
     /// Unknown until the database has said which one it is.
     group: Option<Group>,
     known: Known,
-    was_fit: bool,
     /// It was said that others can't be seen.
     alone: bool,
     /// When the hash was found to have a crowd of fields.
@@ -216,10 +199,6 @@ impl Session<'_> {
                 self.join().await;
             }
             let condition = self.fitness.examine().await;
-            if std::mem::replace(&mut self.was_fit, condition.fit) != condition.fit {
-                // Among the unfit others count than among the fit.
-                self.membership.changed.notify_one();
-            }
             let is_crowded = self.crowd.is_some_and(|at| at.elapsed() < CROWD_REST);
             if let Some(group) = self.group.clone().filter(|_| !is_crowded) {
                 let ended = self.beat(beat, condition, &group).await;
@@ -236,7 +215,6 @@ impl Session<'_> {
                 info!(others = known.living, unfit = known.unfit, was = self.known.living, "other instances close orders of this table");
                 // Another's orders may be ours now.
                 self.inbox.want_sweep();
-                self.membership.changed.notify_one();
             }
             self.known = known;
         }

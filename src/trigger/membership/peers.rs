@@ -129,13 +129,6 @@ impl Peers {
         }
     }
 
-    /// Whether an order is for this instance to watch: it would be the first to try it if one other were gone, or is.
-    pub(super) fn watches(&self, id: &OrderId, now: Instant) -> bool {
-        let own = self.own.claim(id);
-        let before = self.believed(now).filter(|peer| peer.is_fit() || !self.fit).filter(|peer| peer.instance.claim(id) > own);
-        before.take(2).count() < 2
-    }
-
     /// How many others there are.
     pub(super) fn known(&self, now: Instant) -> Known {
         let (living, unfit) = (self.believed(now).count(), self.believed(now).filter(|peer| !peer.is_fit()).count());
