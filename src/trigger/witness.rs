@@ -7,8 +7,8 @@
 //! - The key is asked for when the look-ahead reads the row, seconds before the deadline, and the deadline waits for no answer
 //!   but the first after the start, and those to what the first look ahead has asked, perhaps only just before.
 //! - What comes without such an answer is asked about before its batch, a thousand keys at a time, for 300 ms at the most.
-//!   After that Redis counts as away for a second, and the row decides alone. Three seconds, where all of them have been overdue for a
-//!   while and Redis has answered before: they are late already, and a thousand rows of a wrong mapping are among them.
+//!   After that Redis counts as away for a second, and the row decides alone. Three seconds, where all of them have been overdue for
+//!   more than a minute and Redis has answered before: they are late already, and a thousand rows of a wrong mapping are among them.
 //! - What is known to be disputed waits, whatever becomes of Redis or the key. While rows and keys differ as a whole, and
 //!   Redis is away or was restarted since, an order without a known key waits, too, until its row has been due for longer than
 //!   the two differ.
@@ -260,7 +260,7 @@ impl State {
         if self.is_away(now) {
             return None;
         }
-        let is_late = |(_, deadline): &(OrderId, Option<i64>)| deadline.is_some_and(|deadline| self.is_over(deadline, now));
+        let is_late = |(_, deadline): &(OrderId, Option<i64>)| deadline.is_some_and(|deadline| self.since(deadline, now) > TOLERANCE);
         Some(if self.is_starting() {
             LIMIT.max(FIRST_LIMIT.saturating_sub(now - self.started))
         } else if self.away_until.is_none() && orders.iter().all(is_late) {
@@ -389,9 +389,14 @@ impl State {
 
     /// Whether a deadline has passed so long ago that its order would have closed, or has another one.
     fn is_over(&self, deadline: i64, now: Instant) -> bool {
-        self.clock.is_some_and(|(then, at)| {
+        self.since(deadline, now) > OVER
+    }
+
+    /// How long ago a deadline has passed; zero where that is not known.
+    fn since(&self, deadline: i64, now: Instant) -> Duration {
+        self.clock.map_or(Duration::ZERO, |(then, at)| {
             let since = i64::try_from((now - at).as_micros()).unwrap_or(i64::MAX);
-            micros(then.saturating_add(since).saturating_sub(deadline)) > OVER
+            micros(then.saturating_add(since).saturating_sub(deadline))
         })
     }
 

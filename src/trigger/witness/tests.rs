@@ -280,7 +280,7 @@ async fn an_unanswered_question_ends_after_300_ms_and_the_next_ones_at_once() {
 async fn orders_that_are_late_already_wait_longer_for_an_answer() {
     let (shop, witness) = shop();
     assert_eq!(passes(&witness, found(1, 0)).await, None);
-    advance(Duration::from_secs(10)).await;
+    advance(Duration::from_mins(2)).await;
     shop.is(Mood::Slow(Duration::from_secs(1)));
     shop.set_key(2, HOUR);
     assert!(passes(&witness, found(2, 0)).await.is_some(), "its key is waited for");
