@@ -23,7 +23,14 @@ mod run;
 mod targets;
 mod top;
 
-use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    env,
+    ffi::OsString,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use crate::{
     app::RunError,
@@ -31,7 +38,7 @@ use crate::{
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
-    store::{self, OpenError, Store, StoreError},
+    store::{self, OpenError, Sharing, Store, StoreError},
     trigger::Witness,
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
@@ -44,6 +51,9 @@ struct Arguments {
     /// The configuration file [env: ORDER_CLOSER_CONFIG] [default: /etc/order-closer/order-closer.toml, if it exists].
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Only the orders of this shard, such as ds_0.t_order_3, where orders are in several tables or databases.
+    #[arg(long, global = true, value_name = "NAME")]
+    shard: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -167,7 +177,7 @@ impl Failure {
 
     /// The same of a rule, which is named where there are several.
     fn of(self, rule: &Which) -> Self {
-        if rule.is_one_of_several { Self { message: format!("{}: {}", rule.name, self.message), ..self } } else { self }
+        if rule.is_one_of_several { Self { message: format!("{}: {}", rule.name.in_full(), self.message), ..self } } else { self }
     }
 }
 
@@ -266,13 +276,17 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         runtime.shutdown_background();
         return ended;
     }
-    let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    let mut loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    if let Some(shard) = &arguments.shard {
+        only_shard(&mut loaded.config, shard, &arguments.command)?;
+    }
     if matches!(
         arguments.command,
         Command::Run(_) | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }
     ) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
+    refuse_what_shards_lack(&loaded.config, &arguments.command).map_err(|what| Failure::new(Exit::Configuration, what))?;
     let settings = &loaded.config;
     let log = logs::start(&loaded)?;
     match arguments.command {
@@ -295,6 +309,45 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json, .. } => config::run(&loaded, json),
         Command::Demo(_) | Command::Init(_) | Command::Generate(_) => Ok(Exit::Done),
+    }
+}
+
+/// Leaves only one shard for a command to look at.
+fn only_shard(config: &mut Config, shard: &str, command: &Command) -> Result<(), Failure> {
+    if matches!(command, Command::Run(_) | Command::Config { .. } | Command::Healthcheck | Command::Top(_)) {
+        return Err(Failure::new(Exit::Usage, "--shard is for commands that look at orders; this one is about all shards"));
+    }
+    let names = config.line_names();
+    let known: Vec<&str> = names.iter().filter_map(RuleName::shard).collect();
+    if !known.contains(&shard) {
+        let message = match known.as_slice() {
+            [] => "orders are in one table: there is no --shard to name".into(),
+            [first, ..] => {
+                let (shown, meant) = (Printable(&format!("{shard:?}")).to_string(), did_you_mean(shard, known.iter().copied()));
+                format!("there is no shard {shown}, but {}, such as {first}{meant}", known.len())
+            }
+        };
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    config.only_shard = Some(shard.to_owned());
+    Ok(())
+}
+
+/// Refuses what does not go over several databases or tables.
+fn refuse_what_shards_lack(config: &Config, command: &Command) -> Result<(), String> {
+    let are_several_databases = config.databases.each().count() > 1;
+    let lacking = [
+        ("run --shadow", matches!(command, Command::Run(arguments) if arguments.is_shadow())),
+        ("targets", matches!(command, Command::Targets(_))),
+        ("deliver", matches!(command, Command::Deliver)),
+        (
+            "reconcile --accept-clock",
+            are_several_databases && matches!(command, Command::Reconcile(arguments) if arguments.accepts_clock()),
+        ),
+    ];
+    match lacking.into_iter().find(|(_, is_meant)| *is_meant && config.is_sharded()) {
+        Some((what, _)) => Err(format!("order-closer {what} does not work with orders in several tables or databases")),
+        None => Ok(()),
     }
 }
 
@@ -331,6 +384,16 @@ fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
     }
 }
 
+/// What the stores of each database have in common.
+fn sharings(lines: &[Config]) -> impl Fn(&Config) -> Sharing + use<> {
+    let mut databases: BTreeMap<Option<String>, Vec<&Config>> = BTreeMap::new();
+    for config in lines {
+        databases.entry(config.which.database.clone()).or_default().push(config);
+    }
+    let sharings: BTreeMap<_, _> = databases.into_iter().map(|(name, lines)| (name, Sharing::of(&lines))).collect();
+    move |config| sharings.get(&config.which.database).cloned().unwrap_or_default()
+}
+
 /// Opens the store of a rule, for a command that goes over all rules.
 async fn store_of(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     store::open(config).await.map_err(|error| Failure::from(error).of(&config.which))
@@ -346,7 +409,7 @@ fn worst(one: Exit, other: Exit) -> Exit {
 /// The first rule of each orders table: what stands in our tables beside it is every rule's of that table.
 fn each_table(rules: Vec<Config>) -> Vec<Config> {
     let mut tables = HashSet::new();
-    rules.into_iter().filter(|config| tables.insert(config.orders.table.clone())).collect()
+    rules.into_iter().filter(|config| tables.insert((config.which.database.clone(), config.orders.table.clone()))).collect()
 }
 
 fn names(config: &Config) -> String {

@@ -33,6 +33,7 @@ mod statements;
 mod survey;
 mod table;
 mod template;
+mod together;
 mod zone;
 
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
@@ -40,7 +41,7 @@ pub use error::{Misfit, OpenError, StoreError};
 pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
 pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for};
-pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use own::{Asked, Neighbours, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};

@@ -4,6 +4,7 @@
 //! All of them only offer ids to the [`crate::close::Inbox`]; none decides anything. Whatever one of them
 //! misses, the sweep finds. Where several instances run, [`Membership`] says which of them tries an order first.
 
+mod beat;
 mod claims;
 mod clock;
 mod clock_watch;
@@ -17,6 +18,7 @@ mod pages;
 mod passes;
 mod pause_watch;
 mod rest;
+mod routes;
 #[cfg(test)]
 mod schedules;
 mod slow;
@@ -25,6 +27,7 @@ mod wheel;
 mod witness;
 mod zone;
 
+pub use beat::Beat;
 pub use claims::{Claims, claimed_twice};
 pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use key::{KeyReader, NotAnOrder};
@@ -37,6 +40,7 @@ pub use pages::{PageRead, Pages};
 pub use passes::{Pass, Passes};
 pub use pause_watch::PauseWatch;
 pub use rest::LONGEST_READ;
+pub use routes::{Expected, Routes, Taker, Takers};
 pub use slow::Turns;
 pub use sweep::Sweep;
 pub use witness::{Difference, Keys, Mapping, Rows, TOLERANCE, Unanswered, Witness};

@@ -16,16 +16,16 @@ use super::{
 };
 use crate::{
     ask::{self, Ahead, Ask},
-    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
-    config::{Config, Live, Sweep as SweepSettings},
+    close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
+    config::{Config, Live, Sweep as SweepSettings, Which},
     ops::Summaries,
     outbox::LatestPauses,
     redis::Commands,
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness,
-        ZoneWatch,
+        Board, Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
+        Takers, Turns, Witness, ZoneWatch,
     },
     watchdog::Watchdog,
 };
@@ -38,7 +38,6 @@ const LATER: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) commands: Commands,
-    pub(super) bounds: Arc<Bounds>,
     /// How the table is gone over.
     pub(super) sweep: Live<SweepSettings>,
     /// Whether there is a confirmed subscription.
@@ -51,19 +50,36 @@ pub(super) struct Common {
     pub(super) report: Option<Report>,
 }
 
+/// What a line starts among.
+#[derive(Debug)]
+pub(super) struct Around<'d> {
+    pub(super) common: &'d Common,
+    /// What other lines beside the same tables of ours have read.
+    pub(super) paused: &'d Arc<LatestPauses>,
+    /// The shards of its rule, where it is one of them.
+    pub(super) routes: Option<&'d Arc<Routes>>,
+    pub(super) serving: Option<&'d Serving>,
+}
+
 /// A rule's part, running.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) listening: Listening,
+    /// Nothing where another shard of its rule has it.
+    pub(super) listening: Option<Listening>,
     pub(super) summaries: Summaries,
     span: Span,
 }
 
 /// What a rule's lines of the log say of it: nothing where there is no other.
 pub(super) fn span_of(config: &Config) -> Span {
-    if config.which.is_one_of_several { error_span!("rule", rule = %config.which.name) } else { Span::none() }
+    let Which { name, is_one_of_several, .. } = &config.which;
+    match name.shard() {
+        Some(shard) => error_span!("rule", rule = %name, shard),
+        None if *is_one_of_several => error_span!("rule", rule = %name),
+        None => Span::none(),
+    }
 }
 
 impl Line {
@@ -73,16 +89,15 @@ impl Line {
     /// Says which file of its settings can't be used, and why.
     pub(super) fn start(
         opened: Opened,
-        common: &Common,
-        paused: &Arc<LatestPauses>,
-        serving: Option<&Serving>,
+        &Around { common, paused, routes, serving }: &Around<'_>,
         (workers, others): (&mut JoinSet<()>, &mut JoinSet<()>),
     ) -> Result<Self, String> {
-        let Opened { config, store, shadow } = opened;
+        let Opened { config, store, place, shadow } = opened;
+        let bounds = &place.bounds;
         let span = span_of(&config);
         let inside = span.clone();
         let _inside = inside.enter();
-        let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop, report } = common;
+        let Common { commands, sweep: settings, subscribed, closed, watchdog, stop, report } = common;
         let rule = config.which.name.clone();
         let commands = commands.of(&config.redis.key_prefix);
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()).of(&rule));
@@ -142,6 +157,7 @@ impl Line {
             settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns: Arc::clone(&turns),
+            beat: place.beat,
             stop: stop.clone(),
         };
         let sweep = Sweep {
@@ -152,18 +168,25 @@ impl Line {
             settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns,
+            beat: place.beat,
             stop: stop.clone(),
         };
+        let taker = Taker { inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
+        let (expected, takers) = match routes.map(|routes| (routes, routes.add(taker.clone()))) {
+            None => (None, Some(Takers::Table(taker))),
+            Some((routes, (expected, is_first))) => (Some(expected), is_first.then(|| Takers::Shards(Arc::clone(routes)))),
+        };
+        let listening = takers.map(|takers| Listening { keys: keys.clone(), takers });
         let pacer = Pacer::new(
             (upcoming_rx, later_rx),
             Arc::clone(&inbox),
             Arc::clone(&peers),
             // Without a subscription orders are offered at their deadlines, and no key is touched.
-            (keys.clone(), commands.clone(), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
+            (keys, commands.clone(), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
             stop.clone(),
         )
-        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
-        let listening = Listening { keys, inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
+        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _))
+        .expecting(expected);
         worker.spawn(config.close.workers, watchdog, workers);
         let mut spawn = |part: futures::future::BoxFuture<'static, ()>| drop(others.spawn(part.in_current_span()));
         spawn(Box::pin(pauses.run()));

@@ -8,12 +8,13 @@ use std::{
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tracing::{debug, error, info, warn};
 
+use super::places::{Place, Places};
 use crate::{
     close::Reminder,
     config::{Config, Rule},
     ops::ServiceManager,
     shadow::Plan,
-    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Sharing, Store, StoreError},
+    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Store, StoreError},
     trigger::{LONGEST_READ, claimed_twice},
     watchdog,
 };
@@ -63,6 +64,8 @@ pub(super) struct Opened {
     /// The settings as this rule has them.
     pub(super) config: Config,
     pub(super) store: Arc<dyn Store>,
+    /// Its database.
+    pub(super) place: Arc<Place>,
     /// The store's own self, where it is a shadow.
     pub(super) shadow: Option<Shadowed>,
 }
@@ -78,7 +81,7 @@ pub(super) struct Shadowed {
 /// How the daemon's rules are opened.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
-    pub(super) sharing: Sharing,
+    pub(super) places: Places,
     pub(super) manager: ServiceManager,
     /// Nothing is closed, and this is how that is told.
     pub(super) shadow: Option<Plan>,
@@ -103,15 +106,19 @@ pub(super) async fn wait_for_store(config: Config, way: Way) -> Result<Opened, U
         .with_jitter()
         .build();
     let mut waiting: Option<Waiting> = None;
+    let place = way.places.place(&config);
     loop {
         way.manager.starting("waiting for the database");
-        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&way.sharing);
+        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&place.sharing);
         let opened = match &way.shadow {
             None => open(&config, settings).await.map(|store| (store, None)),
             Some(plan) => open_shadow(&config, settings, plan).await.map(|shadowed| (Arc::clone(&shadowed.store) as _, Some(shadowed))),
         };
         let error = match opened {
-            Ok((store, shadow)) => return examined(config, store, shadow).await,
+            Ok((store, shadow)) => {
+                place.compare_clocks(&config, store.as_ref()).await;
+                return examined(config, store, place, shadow).await;
+            }
             Err(error) => error,
         };
         let Some(cure) = error.cure() else { return Err(Unfit { reason: unmendable(&error), config }) };
@@ -139,7 +146,7 @@ async fn open_shadow(config: &Config, settings: Settings, plan: &Plan) -> Result
 }
 
 /// Says what there is to say of a store before the first order is closed.
-async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed>) -> Result<Opened, Unfit> {
+async fn examined(config: Config, store: Arc<dyn Store>, place: Arc<Place>, shadow: Option<Shadowed>) -> Result<Opened, Unfit> {
     if let Ok(Some(Claim { id, rule })) = claimed_twice(store.as_ref()).await {
         let own = store.rule();
         let reason = format!(
@@ -152,7 +159,7 @@ async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed
         warn!(reason = what, fix, "orders may never close");
     }
     if shadow.is_some() {
-        return Ok(Opened { config, store, shadow });
+        return Ok(Opened { config, store, place, shadow });
     }
     match store::rehearse_on_an_order(store.as_ref()).await {
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
@@ -165,7 +172,7 @@ async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
         }
     }
-    Ok(Opened { config, store, shadow })
+    Ok(Opened { config, store, place, shadow })
 }
 
 fn unmendable(error: &OpenError) -> String {

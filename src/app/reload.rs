@@ -43,7 +43,8 @@ pub(super) struct Live {
     /// The configuration as it was taken over last: a rule that starts later has that.
     pub(super) config: Config,
     pub(super) sweep: watch::Sender<Sweep>,
-    pub(super) bounds: Arc<Bounds>,
+    /// Of each database.
+    pub(super) bounds: Vec<Arc<Bounds>>,
     pub(super) rules: Vec<LiveRule>,
     /// Who may ask over HTTP, where that is answered.
     pub(super) access: Option<Access>,
@@ -114,7 +115,7 @@ impl Reloading<'_> {
 
         set_level();
         live.sweep.send_replace(config.sweep.clone());
-        live.bounds.set_oldest(config.sweep.oldest.get());
+        live.bounds.iter().for_each(|bounds| bounds.set_oldest(config.sweep.oldest.get()));
         let rules = config.of_each_rule();
         for LiveRule { store, inbox } in &live.rules {
             if let Some(rule) = rules.iter().find(|config| config.which.name == *store.rule()) {

@@ -70,7 +70,7 @@ impl Serving {
         let access = if is_shadow { access.reading_only() } else { access };
         let measured = Measured::begin().map_err(RunError::System)?;
         metric::SHADOW.set(f64::from(u8::from(is_shadow)), &[]);
-        let readiness = AllReady::of(config.rule_names());
+        let readiness = AllReady::of(config.line_names());
         Ok(Some(Self { address, access, measured, readiness, sources: Sources::default(), desks: OnceLock::new() }))
     }
 
@@ -121,7 +121,7 @@ impl Serving {
         self.readiness.add(Arc::clone(&readiness));
         self.sources.add(Source {
             rule: store.rule().to_string(),
-            table: config.orders.table.to_string(),
+            table: store.rule().shard().map_or_else(|| config.orders.table.to_string(), str::to_owned),
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             gate,

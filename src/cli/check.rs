@@ -139,6 +139,9 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
         let json = |(rule, finding): &(RuleName, Finding)| {
             let mut json = finding.json();
             json["rule"] = rule.as_str().into();
+            if let Some(shard) = rule.shard() {
+                json["shard"] = shard.into();
+            }
             json
         };
         let report = json!({ "ok": exit == Exit::Done, "findings": all.iter().map(json).collect::<Vec<Value>>() });
@@ -148,7 +151,7 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
     let mut last = None;
     for (rule, finding) in &all {
         if are_several && last.replace(rule) != Some(rule) {
-            print(&format!("rule {rule}"));
+            print(&format!("rule {}", rule.in_full()));
         }
         print(&finding.line());
     }

@@ -94,7 +94,7 @@ impl Desk {
         for config in some_rules(config, rule)? {
             let store = store_of(&config).await?;
             events::tables(store.as_ref())?;
-            desks.push(Self { has_events: tables.insert(config.orders.table.clone()), config, store });
+            desks.push(Self { has_events: tables.insert((config.which.database.clone(), config.orders.table.clone())), config, store });
         }
         Ok(desks)
     }
@@ -109,7 +109,7 @@ impl Desk {
     }
 
     async fn letters(&self, id: &str) -> Result<Vec<Letter>, Failure> {
-        Ok(self.outbox().dead_letters_of(&self.address(id)).await?.into_iter().map(Letter::from).collect())
+        Ok(self.outbox().dead_letters_of(&self.address(id)).await?.into_iter().map(|letter| Letter::of(letter, self.outbox())).collect())
     }
 }
 
@@ -125,8 +125,9 @@ async fn owner<'d>(desks: &'d [Desk], id: &str) -> Result<Option<&'d Desk>, Fail
         }
     }
     if owners.len() > 1 {
-        let rules = owners.iter().map(|desk| desk.store.rule().to_string()).collect::<Vec<_>>().join(", ");
-        let message = format!("{} is a dead letter of the rules {rules}; name one with --rule", Printable(id));
+        let rules = owners.iter().map(|desk| desk.store.rule().in_full()).collect::<Vec<_>>().join(", ");
+        let with = if owners.iter().any(|desk| desk.store.rule().shard().is_some()) { "--shard" } else { "--rule" };
+        let message = format!("{} is a dead letter of the rules {rules}; name one with {with}", Printable(id));
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(owners.pop())
@@ -142,7 +143,7 @@ struct Shown<'e> {
     event: Option<Recorded<'e>>,
 }
 
-pub(super) fn text(Letter { rule: _, kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
+pub(super) fn text(Letter { rule: _, shard: _, kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
     let (id, order_id, error) = (Printable(id), Printable(order_id), Printable(error));
     let what = target.as_ref().map_or_else(|| format!("{kind} {id}"), |target| format!("{kind} {id} of order {order_id} to {target}"));
     let dropped = if *dropped { "; dropped" } else { "" };
@@ -152,7 +153,14 @@ pub(super) fn text(Letter { rule: _, kind, id, order_id, target, attempts, faile
 
 /// A line about a dead letter, with its rule where there are several.
 fn named(desks: &[Desk], letter: &Letter, text: String) -> String {
-    if desks.len() > 1 { format!("{}: {text}", Printable(&letter.rule)) } else { text }
+    if desks.len() > 1 {
+        {
+            let of = letter.shard.as_ref().map_or_else(|| letter.rule.clone(), |shard| format!("{} ({shard})", letter.rule));
+            format!("{}: {text}", Printable(&of))
+        }
+    } else {
+        text
+    }
 }
 
 async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
@@ -161,7 +169,7 @@ async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
         let mut place = Some(Place::FIRST);
         while let Some(begin) = place.filter(|place| output::is_read() && (desk.has_events || matches!(place, Place::Orders { .. }))) {
             let (letters, next) = desk.outbox().dead_letters(&begin, PAGE).await?;
-            for letter in letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped) {
+            for letter in letters.into_iter().map(|letter| Letter::of(letter, desk.outbox())).filter(|letter| !letter.dropped) {
                 print(&if as_json { json(&letter)? } else { named(desks, &letter, text(&letter)) });
                 is_empty = false;
             }

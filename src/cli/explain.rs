@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     cli::{
-        CommandResult, Exit, Failure,
+        CommandResult, Exit, Failure, complain,
         dead_letters::text,
         events::{json, line},
         print, some_rules, store_of,
@@ -23,18 +23,30 @@ const REDIS: Duration = Duration::from_secs(3);
 
 /// As each rule has it that has the order; as all of them, where none has.
 pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: bool) -> CommandResult {
-    let (mut all, mut unreadable) = (Vec::new(), None);
-    for config in some_rules(config, rule)? {
-        match explained(&config, id).await? {
-            Ok(explanation) => all.push(explanation),
-            Err(reason) => unreadable = Some(reason),
+    let (mut all, mut unreadable, mut away) = (Vec::new(), None, None);
+    for config in &some_rules(config, rule)? {
+        match explained(config, id).await {
+            Ok(Ok(explanation)) => all.push(explanation),
+            Ok(Err(reason)) => unreadable = Some(reason),
+            // Another shard may have it.
+            Err(failure) if config.which.name.shard().is_some() => away = Some(failure.of(&config.which)),
+            Err(failure) => return Err(failure),
         }
     }
     if let Some(reason) = unreadable.filter(|_| all.is_empty()) {
         return Err(Failure::new(Exit::Usage, reason));
     }
     let nearest = all.iter().map(distance).min();
+    match away {
+        Some(failure) if nearest.is_none_or(|nearest| nearest > 1) => return Err(failure),
+        Some(failure) => complain(&failure.message),
+        None => {}
+    }
     all.retain(|explanation| Some(distance(explanation)) == nearest);
+    if nearest == Some(2) && config.is_sharded() {
+        // Every shard says the same of what it does not have.
+        all.truncate(1);
+    }
     for explanation in &all {
         if as_json {
             print(&json(explanation)?);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, each_table, events::json, one_rule, print, store_of},
+    cli::{CommandResult, Exit, Failure, each_table, events::json, print, some_rules, store_of},
     config::{Config, Span},
     order::{Printable, rfc3339},
     outbox::{Pause, PauseStatus, Wanted, check_reason, time_for},
@@ -100,7 +100,8 @@ async fn resume(config: &Config, store: &dyn Store, wanted: &Wanted<'_>, rate: O
 /// Whose pauses are wanted: those of the rule that was named, or of all rules of each table.
 fn wanted(config: &Config, rule: Option<&str>) -> Result<Vec<(Config, String)>, Failure> {
     if let Some(rule) = rule {
-        return Ok(vec![(one_rule(config, Some(rule))?, rule.to_owned())]);
+        let tables = each_table(some_rules(config, Some(rule))?);
+        return Ok(tables.into_iter().map(|config| (config, rule.to_owned())).collect());
     }
     Ok(each_table(config.of_each_rule()).into_iter().map(|config| (config, String::new())).collect())
 }
@@ -120,7 +121,7 @@ pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
         let pause = store.outbox().pause_of_rule().await?;
         let overdue = overdue(&config, store.as_ref()).await?;
         let rule = store.rule();
-        let said = format!("{rule}: {}; {overdue} orders overdue", line(pause.as_ref()));
+        let said = format!("{}: {}; {overdue} orders overdue", rule.in_full(), line(pause.as_ref()));
         let state = State { pause: PauseStatus::of(rule, pause), overdue };
         store.close().await;
         print(&if as_json { json(&state)? } else { said });

@@ -15,7 +15,7 @@ use figment::{
 };
 
 use super::{
-    Ask, Close, Config, DatabaseUrl, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, url_files,
+    Ask, Close, Config, DatabaseUrl, Databases, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, url_files,
     variables::Variables,
 };
 
@@ -90,9 +90,14 @@ fn load_from(file: Option<File>) -> Result<Loaded, String> {
     let set = file.merge(Variables);
     let set = url_files::read(set.clone()).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
+    if set.find_value("databases").is_ok() && set.find_value("database").is_ok() {
+        let place = source_of(&set, "databases");
+        return Err(wrong(&set, "database", &format!("and [databases] (set in {place}) are both there; write all in [databases]")));
+    }
     let defaults = Serialized::defaults(defaults_beside(&set, names));
     let figment = set.join(defaults);
-    let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
+    let mut config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
+    config.take_what_databases_have_in_common().map_err(|(key, what)| wrong(&figment, &key, &what))?;
     let loaded = Loaded { config, figment, has_file };
     loaded.validate()?;
     Ok(loaded)
@@ -100,7 +105,10 @@ fn load_from(file: Option<File>) -> Result<Loaded, String> {
 
 /// The defaults of what is not set. What is set wrongly is reported when all of it is read.
 fn defaults_beside(set: &Figment, names: Vec<RuleName>) -> Config {
-    let is_server = matches!(set.extract_inner("database.url"), Ok(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)));
+    let several: Databases = set.extract_inner("databases").unwrap_or_default();
+    let first = several.each().next().map(|(_, url)| url.clone());
+    let url = first.or_else(|| set.extract_inner("database.url").ok());
+    let is_server = matches!(url, Some(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)));
     let close_in = |rule: &str| {
         let mut close = Close::default();
         if is_server {
@@ -142,6 +150,9 @@ impl Loaded {
         if !self.config.rules.is_empty() {
             settings.retain(|setting| !rules::is_of_the_only_one(&setting.key));
         }
+        if !self.config.databases.are_none() {
+            settings.retain(|setting| !setting.key.starts_with("database."));
+        }
         settings
     }
 
@@ -175,23 +186,25 @@ impl Loaded {
     /// Checks what no single value can check for itself.
     fn validate(&self) -> Result<(), String> {
         self.refuse_misplaced_secrets()?;
+        self.validate_places()?;
         self.config.refuse_overlaps().map_err(|(rule, what)| {
             // What is missing was set nowhere; the rule was.
             let place = source_of(&self.figment, &format!("{}.{rule}.key_prefix", rules::RULES));
             format!("{}.{rule}.orders.filter {what} (set in {place})", rules::RULES)
         })?;
-        self.config.of_each_rule().iter().try_for_each(|config| self.validate_rule(config))?;
+        self.config.of_rules().iter().try_for_each(|config| self.validate_rule(config))?;
         let Config { database, sweep, events, shutdown, log, .. } = &self.config;
         self.within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
         self.within("sweep.page", sweep.page as usize, 10, 100_000)?;
-        self.within("database.connections", database.connections, fewest_connections(self.config.rules.len()), 1_000).map_err(
+        let of_database = |key: &str| format!("{}.{key}", if self.config.databases.are_none() { "database" } else { "databases" });
+        self.within(&of_database("connections"), database.connections, fewest_connections(self.config.rules.len()), 1_000).map_err(
             |message| {
                 if self.config.rules.len() > 1 { format!("{message}; each rule has one of its own, and four are shared") } else { message }
             },
         )?;
         for (key, span) in [
             ("sweep.every", sweep.every),
-            ("database.timeout", database.timeout),
+            (&of_database("timeout"), database.timeout),
             ("shutdown.timeout", shutdown.timeout),
             ("events.keep", events.keep),
             ("events.retry.initial", events.retry.initial),
@@ -201,7 +214,7 @@ impl Loaded {
             self.longer_than_nothing(key, span)?;
         }
         if database.timeout > LONGEST_STATEMENT {
-            return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", database.timeout)));
+            return Err(self.wrong(&of_database("timeout"), &format!("is {}, and must be at most 1 day", database.timeout)));
         }
         self.validate_webhooks()?;
         if let Some(stream) = &events.stream {
@@ -244,6 +257,18 @@ impl Loaded {
         if rule.sets(&rule.id) {
             let what = format!("sets {}, the id column, by which what follows finds the order", orders.id);
             return Err(self.wrong(&key("orders.set"), &what));
+        }
+        Ok(())
+    }
+
+    /// Where the orders of each rule are.
+    fn validate_places(&self) -> Result<(), String> {
+        for config in self.config.of_rules() {
+            let name = &config.which.name;
+            let key = |key: &str| if self.config.rules.is_empty() { key.to_owned() } else { format!("{}.{name}.{key}", rules::RULES) };
+            let table = &config.orders.table;
+            config.shards_of(table).map_err(|what| self.wrong(&key("orders.table"), &format!("{:?} {what}", table.to_string())))?;
+            config.refuse_unknown_part().map_err(|what| self.wrong(&key("close.sql"), &what))?;
         }
         Ok(())
     }

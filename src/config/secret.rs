@@ -66,7 +66,9 @@ pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
     let what = is_a(text)?;
     match path {
         ["events", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
-        ["redis" | "database", "url"] | ["events", "webhooks", _, "url"] | ["close", "ask", "url"] if webhook_secret(text).is_none() => {
+        ["redis" | "database", "url"] | ["databases", _] | ["events", "webhooks", _, "url"] | ["close", "ask", "url"]
+            if webhook_secret(text).is_none() =>
+        {
             None
         }
         ["events", "source"] if what == URL && (text.starts_with("https://") || text.starts_with("http://")) => None,

@@ -107,7 +107,7 @@ impl AllReady {
             for (readiness, ready) in all.iter().zip(&looked) {
                 for what in part(ready) {
                     let is_common = looked.iter().all(|other| part(other).contains(what));
-                    let what = if is_common { what.clone() } else { format!("{}: {what}", readiness.store.rule()) };
+                    let what = if is_common { what.clone() } else { format!("{}: {what}", readiness.store.rule().in_full()) };
                     if !said.contains(&what) {
                         said.push(what);
                     }
@@ -116,7 +116,7 @@ impl AllReady {
             said
         };
         let waiting = self.rules.iter().filter(|rule| all.iter().all(|begun| begun.store.rule() != *rule));
-        let mut missing: Vec<String> = waiting.map(|rule| format!("{rule}: {NOT_BEGUN}")).collect();
+        let mut missing: Vec<String> = waiting.map(|rule| format!("{}: {NOT_BEGUN}", rule.in_full())).collect();
         missing.extend(together(|ready| &ready.missing));
         Ready { ready: missing.is_empty(), missing, degraded: together(|ready| &ready.degraded) }
     }

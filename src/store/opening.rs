@@ -13,6 +13,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Sharing {
     pub(super) rules: usize,
+    /// Whether they are shards of rules: too many for each to have connections of its own.
+    pub(super) is_of_shards: bool,
     pub(super) way: Arc<Mutex<Option<Box<dyn Any + Send + Sync>>>>,
 }
 
@@ -20,7 +22,14 @@ impl Sharing {
     /// For so many rules.
     #[must_use]
     pub fn between(rules: usize) -> Self {
-        Self { rules: rules.max(1), way: Arc::default() }
+        Self { rules: rules.max(1), is_of_shards: false, way: Arc::default() }
+    }
+
+    /// For these rules, or shards of rules, all in one database. Where there are shards none has a connection of its own, and
+    /// what they read of what falls due they read together.
+    #[must_use]
+    pub fn of(lines: &[&Config]) -> Self {
+        Self { is_of_shards: lines.iter().any(|config| config.which.name.shard().is_some()), ..Self::between(lines.len()) }
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn own(schema: &str, events: &Events, version: i64) -> Vec<Need> {
     ]
     .into_iter()
     .take(if version < WITH_PAUSES { 5 } else { 7 })
-    .map(|(name, rights)| Need::of(TableName { schema: Some(schema.into()), name: format!("order_closer_{name}") }, rights))
+    .map(|(name, rights)| Need::of(TableName::of(Some(schema.into()), format!("order_closer_{name}")), rights))
     .collect()
 }
 

@@ -56,6 +56,7 @@ impl Dialect for Sqlite {
 
     const READ_ONLY: &'static str = "PRAGMA query_only = ON";
     const PARAMETERS: Parameters = Parameters::Numbered;
+    const BRACKETS: (&'static str, &'static str) = ("SELECT * FROM (", ")");
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 

@@ -18,6 +18,7 @@ use crate::{
     config::Live,
     store::{Store, StoreError, Window},
     trigger::{
+        beat::Beat,
         clock::DatabaseClock,
         pacer::Upcoming,
         pages::{PageRead, Pages},
@@ -52,6 +53,8 @@ pub struct LookAhead {
     pub passes: Arc<Passes>,
     /// Who else may be slow.
     pub turns: Arc<Turns>,
+    /// When others look, too.
+    pub beat: Beat,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -111,7 +114,8 @@ impl LookAhead {
                 slow::say(self.store.as_ref(), "look-ahead", rests).await;
             }
             was_slow = rest.is_slow();
-            let at = if was_slow { Instant::now() + rests } else { began + pause.max(took + SHORTEST) };
+            let at =
+                if was_slow { Instant::now() + rests } else { self.beat.near(began + pause.max(took + SHORTEST), pause, Instant::now()) };
             watchdog::waiting(timeout_at(at, settings.changed())).await.unwrap_or_default();
         }
     }

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LONGEST_READ, LookAhead, Sweep, Turns, Upcoming,
+    Beat, LONGEST_READ, LookAhead, Sweep, Turns, Upcoming,
     wheel::{Appointment, Step, Wheel},
 };
 use crate::{
@@ -168,7 +168,7 @@ impl Store for Table {
         let row = |(number, deadline): (&u32, &i64)| Row { id: id(*number), status: None, deadline: Some(*deadline), now, locked: false };
         let is_in = |deadline: i64| (deadline <= now) == is_sweep && deadline <= now + 10_000_000;
         let rows = locked(&self.unpaid).iter().filter(|(_, deadline)| is_in(**deadline)).map(row).collect();
-        Ok(Page { rows, next: None, reads: 1 })
+        Ok(Page { rows, reads: 1, ..Page::default() })
     }
 
     async fn count(&self, _window: Window) -> Result<Counted, StoreError> {
@@ -264,6 +264,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
         settings: settings.clone(),
         passes: Arc::default(),
         turns: Arc::clone(&turns),
+        beat: Beat::default(),
         stop: stop.clone(),
     };
     let sweep = Sweep {
@@ -274,6 +275,7 @@ fn run(seed: u64, ahead: u64, behaviour: Behaviour) -> Running {
         settings,
         passes: Arc::default(),
         turns,
+        beat: Beat::default(),
         stop: stop.clone(),
     };
     tokio::spawn(look_ahead.run());

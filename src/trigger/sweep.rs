@@ -15,6 +15,7 @@ use crate::{
     order::Trigger,
     store::{Store, StoreError, Window},
     trigger::{
+        beat::Beat,
         membership::Membership,
         overdue,
         pages::{PageRead, Pages},
@@ -65,6 +66,8 @@ pub struct Sweep {
     pub passes: Arc<Passes>,
     /// Who else may be slow.
     pub turns: Arc<Turns>,
+    /// When others sweep, too.
+    pub beat: Beat,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -136,7 +139,8 @@ impl Sweep {
     /// Waits for the timer, the time to step in, or a request; after a slow pass, which began then, not for any request.
     async fn pause(&self, rest: Duration, slow: Option<Instant>, step_in: Option<Instant>) {
         let now = Instant::now();
-        let (timer, soonest) = (now + rest, now + SHORTEST_REST);
+        let timer = self.beat.near(now + rest, self.settings.get().every.get(), now);
+        let soonest = now + SHORTEST_REST;
         let at = step_in.map_or(timer, |at| timer.min(at)).max(soonest);
         let heard = slow.map_or(soonest, |began| soonest.max(began + SLOW_REQUEST));
         tokio::select! {

@@ -74,6 +74,8 @@ pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_
         #[serde(skip_serializing_if = "str::is_empty")]
         subject: &'e str,
         rule: &'e str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        shard: Option<&'e str>,
         time: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'e str>,
@@ -87,6 +89,7 @@ pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_
         r#type: TYPE,
         subject: &event.order_id,
         rule: &event.rule,
+        shard: event.shard.as_deref(),
         time: rfc3339(event.closed_at),
         traceparent: event.traceparent.as_deref(),
         datacontenttype: "application/json",

@@ -1,0 +1,68 @@
+//! The databases in which orders are: what their rules and shards have in common. Each has a clock of its own, and trouble of its own.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::OnceCell;
+
+use crate::{
+    close::Bounds,
+    config::Config,
+    store::{Sharing, Store},
+    trigger::{Beat, compare_clocks},
+};
+
+/// What lines in one database have in common.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The way there.
+    pub(super) sharing: Sharing,
+    /// What its clock may show.
+    pub(super) bounds: Arc<Bounds>,
+    /// By which they look.
+    pub(super) beat: Beat,
+    compared: OnceCell<()>,
+}
+
+/// By their names, where they have some.
+#[derive(Debug, Clone)]
+pub(super) struct Places(Arc<BTreeMap<Option<String>, Arc<Place>>>);
+
+impl Places {
+    /// Those of these rules and shards.
+    pub(super) fn of(lines: &[Config]) -> Self {
+        let mut all: BTreeMap<Option<String>, Vec<&Config>> = BTreeMap::new();
+        for config in lines {
+            all.entry(config.which.database.clone()).or_default().push(config);
+        }
+        let place = |lines: Vec<&Config>| {
+            let is_sharded = lines.iter().any(|config| config.which.name.shard().is_some());
+            Arc::new(Place {
+                sharing: Sharing::of(&lines),
+                bounds: Arc::new(Bounds::new(lines[0].sweep.oldest.get())),
+                beat: if is_sharded { Beat::now() } else { Beat::default() },
+                compared: OnceCell::new(),
+            })
+        };
+        Self(Arc::new(all.into_iter().map(|(name, lines)| (name, place(lines))).collect()))
+    }
+
+    /// That of one of them.
+    pub(super) fn place(&self, config: &Config) -> Arc<Place> {
+        Arc::clone(&self.0[&config.which.database])
+    }
+
+    /// What the clocks of all may show.
+    pub(super) fn all_bounds(&self) -> Vec<Arc<Bounds>> {
+        self.0.values().map(|place| Arc::clone(&place.bounds)).collect()
+    }
+}
+
+impl Place {
+    /// Compares its clock with others, once.
+    pub(super) async fn compare_clocks(&self, config: &Config, store: &dyn Store) {
+        let compare = async || {
+            compare_clocks(store, &config.redis, &self.bounds).await;
+        };
+        self.compared.get_or_init(compare).await;
+    }
+}

@@ -1,0 +1,125 @@
+//! Orders in several tables of several databases: what may be configured, and which commands look where.
+
+use crate::support::{Database, Kind, Settings, daemon::order_closer};
+
+fn settings(databases: &str, table: &str) -> Settings {
+    Settings::new().add(&format!("[databases]\n{databases}")).set("orders.table", table).set("orders.closed", 4)
+}
+
+/// What is wrong with a configuration is said with the setting, its value and its place.
+#[tokio::test]
+async fn what_is_wrong_is_said() {
+    let two = "ds = 'sqlite:///tmp/none_{0..1}.db'";
+    for (settings, expected) in [
+        (settings(two, "orders"), "orders.table \"orders\" names no database; write one of [databases] before it, such as ds_0.orders"),
+        (settings(two, "ds_{0..3}.orders"), "names the database ds_2, and [databases] has ds_0, ds_1"),
+        (settings(two, "ds_{1..0}.orders"), "has the range {1..0}, which counts down; write {0..1}"),
+        (settings(two, "ds_{0..1}.orders_${a,b}"), "no range such as {0..15}"),
+        (settings(two, "a.b.c.d"), "is not a table name such as"),
+        (settings("'d s' = 'sqlite://x.db'", "ds.orders"), "databases.d s is no name of a database"),
+        (settings("ds_0 = 'sqlite://x.db'\nds = 'sqlite://x_{0..1}.db'", "ds_0.orders"), "has a database ds_0, and so has databases.ds"),
+        (settings("ds = 'mysql://u:geheim@h{0..1}/s{0..2}'", "ds_0.orders"), "databases.ds: its ranges differ"),
+        (settings("ds = 'postgres:/u:geheim@h/s'", "ds.orders"), "two slashes are missing"),
+        (settings("timeout = '5s'", "ds.orders"), "databases names no database"),
+        (settings(&format!("{two}\ntimeout = '0s'"), "ds_0.orders"), "databases.timeout is 0s, and must be longer"),
+        (settings(&format!("{two}\nconnections = 2"), "ds_0.orders"), "databases.connections is 2, and must be from 5 to 1000"),
+        (settings(two, "ds_0.orders").set("database.timeout", "5s"), "database and [databases] (set in "),
+        (settings(two, "ds_0.orders").set("close.sql", vec!["UPDATE i_{shard} SET a = 1 WHERE o IN (:ids)"]), "close.sql has {shard}"),
+        (Settings::new().set("orders.table", "a.b.c"), "orders.table \"a.b.c\" is not a table name such as orders, shop.orders"),
+    ] {
+        let refused = order_closer(&settings, &["config"]).await.expect_code(78);
+        assert!(refused.stderr.contains(expected), "{expected}:\n{}\n{}", settings.toml(), refused.stderr);
+        assert!(!refused.stderr.contains("geheim"), "a password is shown: {}", refused.stderr);
+    }
+}
+
+#[tokio::test]
+async fn no_password_is_shown() {
+    let settings = settings("ds = 'mysql://closer:geheim@db-{0..3}/shop_{0..3}'\ntimeout = '5s'", "ds_${0..3}.t_order_$->{0..15}");
+    for arguments in [&["config"][..], &["config", "--json"]] {
+        let shown = order_closer(&settings, arguments).await.expect_code(0).stdout;
+        assert!(shown.contains("mysql://closer:***@db-0/shop_0 to mysql://closer:***@db-3/shop_3"), "{shown}");
+        assert!(!shown.contains("geheim") && !shown.contains("database.url"), "{shown}");
+    }
+}
+
+/// Three tables in each of two databases, with an order 1 in one of them and an order 2 in two.
+async fn shop() -> (Vec<Database>, Settings) {
+    let databases = vec![Database::fresh(Kind::Sqlite).await, Database::fresh(Kind::Sqlite).await];
+    for database in &databases {
+        for table in 0..3 {
+            database
+                .execute(&format!(
+                    "CREATE TABLE orders_{table} (order_no bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, expires_at text NULL)"
+                ))
+                .await;
+        }
+    }
+    databases[1].execute("INSERT INTO orders_2 (order_no, expires_at) VALUES (1, '2020-01-01 00:00:00')").await;
+    databases[0].execute("INSERT INTO orders_0 (order_no, expires_at) VALUES (2, '2020-01-01 00:00:00')").await;
+    databases[1].execute("INSERT INTO orders_1 (order_no, expires_at) VALUES (2, '2020-01-01 00:00:00')").await;
+    let urls: Vec<String> = databases.iter().enumerate().map(|(number, database)| format!("ds_{number} = '{}'", database.url)).collect();
+    let settings = settings(&urls.join("\n"), "ds_{0..1}.orders_{0..2}").set("redis.url", "none").set("sweep.oldest", "none");
+    (databases, settings)
+}
+
+/// All shards are asked for an order; one that is in several is closed in none without a name.
+#[tokio::test]
+async fn an_order_is_looked_for_in_all() {
+    let (databases, settings) = shop().await;
+    let explained = order_closer(&settings, &["explain", "1"]).await.expect_code(0).stdout;
+    assert!(explained.contains("table ds_1.orders_2") && !explained.contains("orders_0"), "{explained}");
+    let nowhere = order_closer(&settings, &["explain", "9"]).await.expect_code(0).stdout;
+    assert_eq!(nowhere.matches("rule ").count(), 1, "{nowhere}");
+    let closed = order_closer(&settings, &["close", "1"]).await.expect_code(0).stdout;
+    assert!(closed.contains("1: closed"), "{closed}");
+    assert_eq!(databases[1].number("SELECT status FROM orders_2").await, 4);
+    let refused = order_closer(&settings, &["close", "2"]).await.expect_code(64).stderr;
+    assert!(refused.contains("name one of their shards with --shard: orders (ds_0.orders_0), orders (ds_1.orders_1)"), "{refused}");
+    assert_eq!(databases[0].number("SELECT status FROM orders_0").await, 0);
+    order_closer(&settings, &["close", "2", "--shard", "ds_1.orders_1"]).await.expect_code(0);
+    assert_eq!(databases[0].number("SELECT status FROM orders_0").await, 0, "only where it was named");
+    assert_eq!(databases[1].number("SELECT status FROM orders_1").await, 4);
+    let unknown = order_closer(&settings, &["close", "2", "--shard", "ds_1.orders_7"]).await.expect_code(64).stderr;
+    assert!(unknown.contains("there is no shard \"ds_1.orders_7\", but 6, such as ds_0.orders_0"), "{unknown}");
+}
+
+/// Whatever is about all orders goes over all databases.
+#[tokio::test]
+async fn all_databases_are_gone_over() {
+    let (databases, settings) = shop().await;
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    for database in &databases {
+        assert!(database.number("SELECT count(*) FROM order_closer_migrations").await > 0);
+    }
+    let settings = settings.set("events.enabled", true);
+    let status = order_closer(&settings, &["status"]).await.expect_code(0).stdout;
+    assert!(status.contains("orders (ds_1.orders_2): closing; 1 orders overdue"), "{status}");
+    order_closer(&settings, &["pause", "--reason", "a test"]).await.expect_code(0);
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    assert_eq!(databases[1].number("SELECT status FROM orders_2").await, 0, "paused");
+    order_closer(&settings, &["resume"]).await.expect_code(0);
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    let events = order_closer(&settings, &["events", "--json"]).await.expect_code(0).stdout;
+    let mut shards: Vec<String> = events
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+        .filter(|event| event["order_id"] != "")
+        .map(|event| format!("{} {}", event["order_id"].as_str().expect("an id"), event["shard"].as_str().expect("a shard")))
+        .collect();
+    shards.sort();
+    assert_eq!(shards, ["1 ds_1.orders_2", "2 ds_0.orders_0", "2 ds_1.orders_1"]);
+    let checked = order_closer(&settings, &["check", "--json"]).await.json();
+    let found: Vec<_> = checked["findings"].as_array().expect("findings").iter().filter_map(|finding| finding["shard"].as_str()).collect();
+    assert!(found.contains(&"ds_0.orders_0"), "{checked}");
+}
+
+/// What does not go over several databases yet is refused, and closes nothing.
+#[tokio::test]
+async fn what_is_lacking_is_refused() {
+    let (_databases, settings) = shop().await;
+    for arguments in [&["run", "--shadow"][..], &["targets"], &["deliver"], &["reconcile", "--accept-clock"]] {
+        let refused = order_closer(&settings, arguments).await.expect_code(78).stderr;
+        assert!(refused.contains("does not work with orders in several tables or databases"), "{refused}");
+    }
+}
