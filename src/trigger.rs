@@ -33,7 +33,7 @@ pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Hearing, Listener, Listening};
 pub use look_ahead::LookAhead;
-pub use membership::{Board, Heart, Membership, first_edition_lives};
+pub use membership::{Board, Heart, Membership, Pulse, first_edition_lives};
 pub use overdue::{left_alone, since};
 pub use pacer::{Pacer, Upcoming};
 pub use pages::{PageRead, Pages};

@@ -216,6 +216,7 @@ impl Line {
                 config: config.clone(),
                 board: Board::of(&commands, &store),
                 store: Arc::clone(&store),
+                pulse: Arc::clone(&place.pulse),
                 inbox: Arc::clone(&inbox),
                 stats: Arc::clone(&stats),
                 outage: Arc::clone(&outage),

@@ -8,7 +8,7 @@ use crate::{
     close::Bounds,
     config::Config,
     store::{Sharing, Store},
-    trigger::{Beat, compare_clocks},
+    trigger::{Beat, Pulse, compare_clocks},
 };
 
 /// What lines in one database have in common.
@@ -20,6 +20,8 @@ pub(super) struct Place {
     pub(super) bounds: Arc<Bounds>,
     /// By which they look.
     pub(super) beat: Beat,
+    /// Whether it answers.
+    pub(super) pulse: Arc<Pulse>,
     compared: OnceCell<()>,
 }
 
@@ -40,6 +42,7 @@ impl Places {
                 sharing: Sharing::of(&lines),
                 bounds: Arc::new(Bounds::new(lines[0].sweep.oldest.get())),
                 beat: if is_sharded { Beat::now() } else { Beat::default() },
+                pulse: Arc::default(),
                 compared: OnceCell::new(),
             })
         };

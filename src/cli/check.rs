@@ -9,6 +9,8 @@ mod witnesses;
 
 pub(super) use witnesses::{is_prefix, zone_apart};
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -127,8 +129,11 @@ const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let rules = some_rules(config, arguments.rule.as_deref())?;
     let (mut exit, mut all): (Exit, Vec<(RuleName, Finding)>) = (Exit::Done, Vec::new());
+    // The shards of a rule have their keys in one Redis.
+    let mut redis: HashMap<RuleName, redis::Shared> = HashMap::new();
     for config in &rules {
-        let (found, findings) = examine(config, !arguments.no_rehearsal).await;
+        let redis = redis.entry(config.which.name.everywhere()).or_default();
+        let (found, findings) = examine(config, redis, !arguments.no_rehearsal).await;
         exit = worst(exit, found);
         // What the rules have in common is said once.
         let news = findings.into_iter().filter(|finding| !all.iter().any(|(_, known)| known == finding)).collect::<Vec<_>>();
@@ -159,12 +164,16 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
 }
 
 /// Examines all that a rule needs.
-async fn examine(config: &Config, rehearsal: bool) -> (Exit, Vec<Finding>) {
-    let (redis, database, witnesses, asked) =
-        tokio::join!(redis::examine(config), database::examine(config, rehearsal), witnesses::examine(config), ask::examine(config));
+async fn examine(config: &Config, redis: &redis::Shared, rehearsal: bool) -> (Exit, Vec<Finding>) {
+    let (redis, database, witnesses, asked) = tokio::join!(
+        redis.get_or_init(|| redis::examine(config)),
+        database::examine(config, rehearsal),
+        witnesses::examine(config),
+        ask::examine(config)
+    );
     let clocks = clocks(redis.clock, database.clock);
     let exit = [redis.exit, database.exit, witnesses.exit, asked.exit].into_iter().flatten().fold(Exit::Done, worst);
-    let findings = redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(asked.findings);
+    let findings = redis.findings.iter().cloned().chain(database.findings).chain(witnesses.findings).chain(asked.findings);
     (exit, findings.chain(clocks).collect())
 }
 

@@ -78,6 +78,14 @@ pub struct Summary {
     pub dropped: u64,
 }
 
+impl Summary {
+    /// Whether no order was looked at.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.closed + self.settled + self.not_due + self.not_found + self.locked + self.rejected == 0
+    }
+}
+
 /// A time in milliseconds, to the microsecond: what logs and reports print.
 #[must_use]
 pub fn millis(time: Duration) -> f64 {

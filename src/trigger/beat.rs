@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// In which steps what shards have measured is rounded up.
+const STEP: Duration = Duration::from_millis(250);
+
 /// When the first beat was; nobody keeps one where there is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Beat(Option<Instant>);
@@ -23,6 +26,14 @@ impl Beat {
         let near = first + every.saturating_mul(beats);
         if near > now { near } else { near + every }
     }
+
+    /// A length of time that is to be the same for all, though each has measured its own: a little longer.
+    pub(super) fn whole(self, time: Duration) -> Duration {
+        if self.0.is_none() {
+            return time;
+        }
+        STEP.saturating_mul(u32::try_from(time.as_micros().div_ceil(STEP.as_micros())).unwrap_or(u32::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -37,6 +48,10 @@ mod tests {
             assert_eq!(beat.near(now + ms(at), second, now), now + second * beats, "{at}");
         }
         assert_eq!(beat.near(now + ms(300), second, now), now + second, "not at once");
+        for (took, whole) in [(0, 0), (1, 250), (250, 250), (260, 500)] {
+            assert_eq!(beat.whole(ms(took)), ms(whole), "{took}");
+        }
+        assert_eq!(Beat::default().whole(ms(7)), ms(7), "without a beat");
         assert_eq!(Beat::default().near(now + ms(300), second, now), now + ms(300), "without a beat");
     }
 }

@@ -84,7 +84,7 @@ impl LookAhead {
             rest.rests(pause);
             let _turn = if rest.is_slow() { Some(watchdog::waiting(self.turns.take()).await) } else { None };
             let began = Instant::now();
-            let looked = self.run_once(ahead + took.min(FURTHEST), &mut clock).await;
+            let looked = self.run_once(ahead + self.beat.whole(took.min(FURTHEST)), &mut clock).await;
             took = began.elapsed();
             let (mut cost, is_long) = (Cost::default(), took >= SLOW || looked.is_err());
             // The database is quick again: a sweep that rests because it was not may be sooner, too.

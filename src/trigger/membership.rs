@@ -45,6 +45,7 @@ pub use board::Board;
 use board::BoardError;
 use first_edition::FirstEdition;
 pub use first_edition::first_edition_lives;
+pub use fitness::Pulse;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
 use peers::{Known, Peers};
@@ -76,6 +77,8 @@ pub struct Heart {
     pub board: Board,
     /// Whose identity the group has.
     pub store: Arc<dyn Store>,
+    /// Whether it answers, as others have found that ask the same database.
+    pub pulse: Arc<Pulse>,
     /// What waits.
     pub inbox: Arc<Inbox>,
     /// What was done.
@@ -115,9 +118,10 @@ impl Membership {
 
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
     pub async fn run(self: Arc<Self>, heart: Heart) {
-        let Heart { config, board, store, inbox, stats, outage, gate, stop } = heart;
+        let Heart { config, board, store, pulse, inbox, stats, outage, gate, stop } = heart;
         let fitness = Fitness {
             store: Arc::clone(&store),
+            pulse,
             inbox: Arc::clone(&inbox),
             stats,
             outage,

@@ -244,3 +244,38 @@ async fn a_table_that_is_missing_delays_no_other() {
     assert_eq!(waiting[0]["span"]["shard"], "ds_1.t_order_2", "{waiting:?}");
     daemon.stop().await;
 }
+
+/// A database that is away when the daemon starts is waited for, and the orders of the others close meanwhile.
+#[tokio::test]
+async fn a_database_that_is_away_at_the_start_delays_no_other() {
+    let (redis, server) = (Redis::start(), Postgres::options().start());
+    let shards = Shards::open(vec![Database::fresh(Kind::Postgres).await, Database::on_postgres(&server).await]).await;
+    shards.orders(0, -60_000).await;
+    server.freeze();
+    let daemon = Daemon::start(&shards.settings(&redis));
+    shards.until_closed(0, TABLES).await;
+    server.thaw();
+    shards.until_closed(1, TABLES).await;
+    daemon.stop().await;
+}
+
+/// A forged notification makes no shard look: none of them expects its order.
+#[tokio::test]
+async fn a_notification_that_no_shard_expects_is_dropped() {
+    let (redis, shards) = (Redis::start(), two_postgres().await);
+    shards.orders(0, 3_600_000).await;
+    let daemon = listening(&shards.settings(&redis)).await;
+    (0..200).for_each(|order| assert!(redis.publish_expired(0, format!("order_{order}").as_bytes()) > 0));
+    // One that is expected comes after them, over the same connection.
+    shards.orders(1_000, 2_500).await;
+    let soon = std::time::SystemTime::now() + Duration::from_millis(2_500);
+    redis.set_until("order_1000", "", soon);
+    for database in 0..2 {
+        shards.until_closed(database, TABLES).await;
+    }
+    daemon.stop().await;
+    let stopped = daemon.said("order-closer stopped");
+    let all = |what: &str| stopped.iter().map(|line| line[what].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((all("not_due"), all("not_found")), (0, 0), "no order was looked at that is not due: {stopped:?}");
+    assert!(all("ignored") >= 200, "all are counted: {stopped:?}");
+}
