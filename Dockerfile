@@ -7,7 +7,7 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /order-closer
 COPY . .
-RUN cargo build --release --locked --bin order-closer
+RUN cargo build --release --locked --all-features --bin order-closer
 
 # glibc and the certificate authorities that TLS needs, of the same Debian.
 FROM gcr.io/distroless/cc-debian12:nonroot

@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all chaos compat bench build package package-test lint deny docs snippets
+.PHONY: help demo test test-all model chaos compat bench build package package-test lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -31,16 +31,18 @@ test: ## formatting, lints and tests, against real servers on free ports
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl sqlite3=sqlite3,the tests start private servers of their own)
 	$(call if_installed,fmt,rustfmt,--check)
-	$(call if_installed,clippy,clippy,--all-targets -- -D warnings)
-	$(call with_servers,$(if $(FOR_TEST_ALL),$(THREE_AT_A_TIME)) $(CARGO) test $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
+	$(call if_installed,clippy,clippy,--all-targets $(FEATURES) -- -D warnings)
+	$(call with_servers,$(if $(FOR_TEST_ALL),$(THREE_AT_A_TIME)) $(CARGO) test $(FEATURES) $(and $(FOR_TEST_ALL),-- $(addprefix --skip ,$(FOR_TEST_ALL))))
 
+# What comes with a feature is in what is handed out.
 test-all: FOR_TEST_ALL :=
+test-all: FEATURES := --all-features
 test-all: more denied test ## the same, and what takes a minute or another server
 
 .PHONY: more denied
 more:
-	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon and a receiver in Python$(comma) and skew a daemon's clock)
-	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java,tests run the clients of examples/clients; npm and pip fetch what these need)
+	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime rabbitmq-server=rabbitmq-server,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon$(comma) a receiver in Python and a broker$(comma) and skew a daemon's clock)
+	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql /usr/share/php/Illuminate/Redis=php-redis:php-mysql:php-illuminate-database:php-illuminate-redis:php-illuminate-support javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java go=golang-go /usr/share/gocode/src/github.com/jackc/pgx/v4=golang-github-jackc-pgx-v4-dev /usr/share/gocode/src/github.com/gomodule/redigo=golang-github-gomodule-redigo-dev,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
@@ -57,6 +59,13 @@ chaos: export CHAOS_RATE := $(RATE)
 chaos: export CHAOS_DATABASE := $(DATABASE)
 chaos: export CHAOS_FAULTS := $(FAULTS)
 
+# SEED=7: that schedule.   SCHEDULES=1000000: more of them.
+model: ## the core alone, over servers in memory, on thousands of seeded schedules a second
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(CARGO) test --release --lib -- --nocapture model::every_promise
+model: export MODEL_SEED := $(SEED)
+model: export MODEL_SCHEDULES := $(or $(SCHEDULES),$(if $(SEED),1,100000))
+
 # SERVERS="redis-8 postgres-18": these alone. COMPAT_DIR: where they are kept, target/compat otherwise.
 compat: ## the conformance exam and the main promises on other versions of the servers, as tests/compat/run.sh has them
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -70,7 +79,8 @@ bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plo
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the benchmarks start private servers of their own)
 	$(if $(filter peers,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server node=nodejs npm=npm,other products close the same orders))
-	$(call with_servers,$(CARGO) bench --bench main -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
+	$(if $(filter doors,$(SCENARIOS)),$(call require,rabbitmq-server=rabbitmq-server,hints come from one of its queues))
+	$(call with_servers,$(CARGO) bench --bench main $(if $(filter doors,$(SCENARIOS)),--features amqp) -- $(SCENARIOS) $(if $(OUT),--out $(OUT)) $(ARGS))
 
 build: ## target/release/order-closer
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -89,7 +99,7 @@ package-test: ## installs, uses, upgrades and purges that package in chroots of 
 
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets -- -D warnings
+	$(CARGO) clippy --all-targets --all-features -- -D warnings
 
 snippets: ## copy the clients of examples/clients into the pages that show them
 	UPDATE_SNIPPETS=1 $(CARGO) test -- the_pages_show_the_clients

@@ -11,6 +11,7 @@ use crate::{
     stage,
     stage::Plan,
     support::{Daemon, Kind, Redis, wait},
+    usage,
 };
 
 /// How long daemons may take.
@@ -23,6 +24,8 @@ pub struct Closing {
     pub took: Duration,
     /// How often the daemons looked at an order.
     pub looks: u64,
+    /// The processor time of all daemons, from before they see what will be due.
+    pub used: Duration,
 }
 
 /// The bound closes so many orders of these articles.
@@ -40,6 +43,8 @@ pub async fn by_bound(shop: &mut Shop, orders: u32, articles: u32) -> Duration {
 pub async fn by_daemons(shop: &mut Shop, redis: &Redis, orders: u32, articles: u32, daemons: u32) -> Closing {
     let plan = Plan { orders, over: 0, articles, daemons, log: "info,order_closer::close=debug" };
     let (orders, daemons) = stage::set(shop, redis, plan).await;
+    let used = || -> Duration { daemons.iter().map(|daemon| usage::processor_time(daemon.pid())).sum() };
+    let before = used();
     orders::sleep_until(orders.due_from).await;
     // The daemons' logs tell, so that nobody asks the database while it is busy.
     wait::within(PATIENCE, "the daemons have closed every order", async || {
@@ -47,6 +52,7 @@ pub async fn by_daemons(shop: &mut Shop, redis: &Redis, orders: u32, articles: u
         daemons.iter().flat_map(batches).map(|(closed, _)| closed).sum::<i64>() >= orders.count()
     })
     .await;
+    let used = used() - before;
     let looks = stage::stop(&daemons).await;
     shop.assert_all_closed("order-closer").await;
     let deadline = SystemTime::UNIX_EPOCH + Duration::from_millis(orders.due_from.unsigned_abs());
@@ -57,7 +63,7 @@ pub async fn by_daemons(shop: &mut Shop, redis: &Redis, orders: u32, articles: u
     } else {
         daemons.iter().flat_map(batches).map(|(_, at)| at).max().expect("batches were closed")
     };
-    Closing { took: last.duration_since(deadline).expect("no order is closed early"), looks }
+    Closing { took: last.duration_since(deadline).expect("no order is closed early"), looks, used }
 }
 
 /// The batches in which a daemon closed orders: how many, and when it was done with them.

@@ -7,16 +7,12 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
 use crate::{
     orders::Millis,
-    support::{ports, process, process::Process, wait},
+    support::{process, process::Process},
 };
-
-/// Where RabbitMQ's own scripts are, below those of the distribution, which ask for root.
-const RABBITMQ: &str = "/usr/lib/rabbitmq/bin";
 
 /// The folder of the products.
 fn folder() -> PathBuf {
@@ -98,84 +94,4 @@ impl Peer {
             assert!(read > 0, "a product has ended; what it said stands above");
         }
     }
-}
-
-/// A RabbitMQ with its default settings; dropping it kills it.
-#[derive(Debug)]
-pub struct RabbitMq {
-    port: u16,
-    process: Process,
-    names: u16,
-    _folder: tempfile::TempDir,
-}
-
-impl RabbitMq {
-    /// Its version, where it is installed.
-    pub fn version() -> Option<String> {
-        let folders = std::fs::read_dir("/usr/lib/rabbitmq/lib").ok()?;
-        let names = folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter_map(|name| name.strip_prefix("rabbitmq_server-").map(str::to_owned)).next()
-    }
-
-    /// Starts one.
-    pub fn start() -> Self {
-        let folder = process::folder();
-        let (process, (port, names)) = ports::with_free("rabbitmq-server", |port| {
-            let names = ports::free();
-            Ok((launch(folder.path(), port, names)?, (port, names)))
-        });
-        Self { port, process, names, _folder: folder }
-    }
-
-    /// Its URL.
-    pub fn url(&self) -> String {
-        format!("amqp://guest:guest@127.0.0.1:{}", self.port)
-    }
-
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.process.pid()
-    }
-}
-
-impl Drop for RabbitMq {
-    fn drop(&mut self) {
-        self.process.kill();
-        // Erlang leaves its register of names behind, which is this server's alone.
-        let killed = Command::new("epmd").args(["-port", &self.names.to_string(), "-kill"]).output();
-        drop(killed);
-    }
-}
-
-fn launch(folder: &Path, port: u16, names: u16) -> Result<Process, String> {
-    let mut command = process::mortal(Path::new(RABBITMQ).join("rabbitmq-server"));
-    let path = |name: &str| folder.join(name);
-    std::fs::write(path("rabbitmq.conf"), "").expect("a temporary file can be written");
-    std::fs::write(path("plugins"), "[].\n").expect("a temporary file can be written");
-    command
-        .env("HOME", folder)
-        .env("RABBITMQ_NODENAME", format!("closer{port}@localhost"))
-        .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
-        .env("RABBITMQ_NODE_PORT", port.to_string())
-        .env("RABBITMQ_DIST_PORT", ports::free().to_string())
-        .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}")
-        .env("ERL_EPMD_PORT", names.to_string())
-        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
-        .env("RABBITMQ_CONFIG_FILE", path("rabbitmq.conf"))
-        .env("RABBITMQ_ENABLED_PLUGINS_FILE", path("plugins"))
-        .env("RABBITMQ_MNESIA_BASE", path("mnesia"))
-        .env("RABBITMQ_LOG_BASE", path("log"))
-        .env("RABBITMQ_LOGS", path("server.log"))
-        .env("RABBITMQ_PID_FILE", path("pid"));
-    process::log_to(&mut command, &path("output"));
-    let process = Process::spawn("rabbitmq-server", command);
-    wait::blocking("RabbitMQ takes clients", || {
-        if process.ended().is_some() {
-            return Err(process::read(&path("output")));
-        }
-        // It listens when all else is done.
-        std::thread::sleep(Duration::from_millis(50));
-        Ok(process::read(&path("server.log")).contains("Server startup complete"))
-    })?;
-    Ok(process)
 }

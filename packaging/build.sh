@@ -26,7 +26,7 @@ RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$(pwd)=/or
 CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$(pwd)=/order-closer"
 export RUSTFLAGS CFLAGS
 triple=$(rustc -vV | sed -n 's/^host: //p')
-cargo zigbuild --release --locked --bin order-closer --target "$triple.$GLIBC"
+cargo zigbuild --release --locked --all-features --bin order-closer --target "$triple.$GLIBC"
 binary=$target/$triple/release/order-closer
 needs=$(objdump -T "$binary" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
 [ "$needs" = "GLIBC_$GLIBC" ] || { echo "$binary needs $needs, and GLIBC_$GLIBC was asked for" >&2; exit 1; }

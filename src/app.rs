@@ -29,6 +29,7 @@ pub use reload::{Reader, Reread};
 
 use crate::{
     config::{Config, Live, Loaded, RuleName},
+    doors,
     ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox::{self, LatestPauses},
     redis::Commands,
@@ -225,6 +226,12 @@ impl Daemon {
         if let Some(plan) = &way.shadow {
             others.spawn(plan.report.clone().run(stop.clone()));
         }
+        // A shadow takes nothing from anybody.
+        if way.shadow.is_none() {
+            doors::spawn(config, &listening.subscribe(), &stop, &mut others).map_err(RunError::Configuration)?;
+        } else if !config.hints.is_empty() {
+            info!("doors ([[hints]]) stay shut: a shadow takes no hints, which others are to have");
+        }
         let common = Common {
             commands,
             sweep: settings,
@@ -256,12 +263,12 @@ impl Daemon {
     fn add(&mut self, mut opened: Opened) -> Result<(), RunError> {
         // What was read anew while its table was missing holds from its first order on.
         let current = self.live().config.clone();
-        opened.store.set_targets(&current.events);
         let name = &opened.config.which.name;
         if let Some(config) = current.of_each_rule().into_iter().find(|config| config.which.name == *name) {
             opened.config = config;
         }
-        let paused = self.look_after(&opened, &current)?;
+        opened.store.set_targets(&opened.config.events);
+        let paused = self.look_after(&opened)?;
         let name = &opened.config.which.name;
         let routes = name.shard().map(|_| Arc::clone(self.routes.entry(name.everywhere()).or_default()));
         let around = Around { common: &self.common, paused: &paused, routes: routes.as_ref(), serving: self.serving.as_ref() };
@@ -274,7 +281,7 @@ impl Daemon {
     }
 
     /// Sees to it that somebody tells of the closures in a table, and watches the clock of its database.
-    fn look_after(&mut self, opened: &Opened, current: &Config) -> Result<Arc<LatestPauses>, RunError> {
+    fn look_after(&mut self, opened: &Opened) -> Result<Arc<LatestPauses>, RunError> {
         let Opened { config, store, place, shadow } = opened;
         let (in_database, outbox) = (|what: String| (config.which.database.clone(), what), store.outbox());
         let name = config.orders.table.to_string();
@@ -297,17 +304,20 @@ impl Daemon {
             };
             self.others.spawn(clock.run().instrument(span_of(config)));
         }
-        let schema = in_database(outbox.place().to_owned());
+        // The events of shards are told together, those of other tables each to their own targets.
+        let is_shard = config.which.name.shard().is_some();
+        let schema = in_database(if is_shard { outbox.place().to_owned() } else { outbox.orders_table() });
         let is_first = !self.schemas.contains_key(&schema);
         let Schema { paused, neighbours } = self.schemas.entry(schema).or_default();
         let paused = Arc::clone(paused);
         // A shadow tells nobody, and prunes nothing.
         if before.is_none() && shadow.is_none() {
             if is_first {
-                let relays = outbox::spawn(current, store, neighbours, &closed.subscribe(), stop, &mut self.others);
-                self.live().relays.extend(relays.map_err(RunError::Configuration)?);
+                let relays = outbox::spawn(config, store, neighbours, &closed.subscribe(), stop, &mut self.others);
+                let relays = relays.map_err(RunError::Configuration)?.map(|relays| (config.which.name.clone(), relays));
+                self.live().relays.extend(relays);
             } else {
-                outbox::join(current, store, neighbours, stop, &mut self.others);
+                outbox::join(config, store, neighbours, stop, &mut self.others);
             }
         }
         Ok(paused)

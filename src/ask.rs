@@ -44,7 +44,8 @@ use crate::{
     store::{Store, StoreError},
 };
 use book::Book;
-use queue::{Question, Queue};
+pub(crate) use queue::Question;
+use queue::Queue;
 use receiver::Receiver;
 
 /// How much longer than `ahead` an answer is good.
@@ -64,10 +65,17 @@ const FORESEEN: usize = 200_000;
 pub struct Ask {
     parts: Parts,
     ahead: Duration,
-    receiver: Receiver,
+    respondent: Box<dyn Respondent>,
     state: Mutex<State>,
     queued: Notify,
     answers: watch::Sender<()>,
+}
+
+/// Whoever is asked: a receiver of requests, or what a test has in its place.
+#[async_trait]
+pub(crate) trait Respondent: fmt::Debug + Send + Sync {
+    /// Asks these questions; the answers, by the orders' ids, come within a limit of its own, or not at all.
+    async fn ask(&self, questions: &[Question]) -> Result<HashMap<String, Answer>, String>;
 }
 
 /// What it works with.
@@ -160,18 +168,16 @@ impl Ask {
     /// # Errors
     /// Says which file of the settings can't be used, and why.
     pub fn new(settings: &config::Ask, parts: Parts) -> Result<Arc<Self>, String> {
+        Ok(Self::of(settings, Box::new(Receiver::new(&parts.rule, settings)?), parts))
+    }
+
+    /// The same of this respondent.
+    pub(crate) fn of(settings: &config::Ask, respondent: Box<dyn Respondent>, parts: Parts) -> Arc<Self> {
         let ahead = settings.ahead.get();
         let max_wait = (settings.unanswered == Unanswered::Close).then(|| settings.max_wait.get());
         let state =
             State { book: Book::new(settings.batch, ahead + GOOD_FOR, max_wait), queue: Queue::new(settings.batch, settings.concurrency) };
-        Ok(Arc::new(Self {
-            ahead,
-            receiver: Receiver::new(&parts.rule, settings)?,
-            parts,
-            state: Mutex::new(state),
-            queued: Notify::new(),
-            answers: watch::Sender::new(()),
-        }))
+        Arc::new(Self { ahead, respondent, parts, state: Mutex::new(state), queued: Notify::new(), answers: watch::Sender::new(()) })
     }
 
     /// Reads the rows of these orders, those left out that are no orders of ours.
@@ -216,7 +222,7 @@ impl Ask {
         let pending = |seen: &Seen| Pending::new(seen.row.id.clone(), Trigger::Pacer).with_deadline(seen.row.deadline);
         // The timer and the database's clock may differ by a moment.
         seen.retain(|_, seen| self.is_due(Trigger::Pacer, seen, self.ahead * 2));
-        let orders: Vec<Pending> = seen.values().map(pending).collect();
+        let orders: Vec<Pending> = ids.iter().filter_map(|id| seen.get(id)).map(pending).collect();
         for (order, leave) in orders.iter().zip(self.parts.before.ask(&orders).await) {
             if matches!(leave, Leave::Wait { .. }) {
                 seen.remove(&order.id);
@@ -227,7 +233,7 @@ impl Ask {
             tokio::time::sleep(Duration::from_micros(early)).await;
         }
         let mut state = self.lock();
-        for seen in seen.into_values() {
+        for seen in ids.iter().filter_map(|id| seen.remove(id)) {
             self.put(&mut state, seen);
         }
         drop(state);

@@ -317,7 +317,7 @@ fn only_shard(config: &mut Config, shard: &str, command: &Command) -> Result<(),
     if matches!(command, Command::Run(_) | Command::Config { .. } | Command::Healthcheck | Command::Top(_)) {
         return Err(Failure::new(Exit::Usage, "--shard is for commands that look at orders; this one is about all shards"));
     }
-    let names = config.line_names();
+    let names = config.rule_names();
     let known: Vec<&str> = names.iter().filter_map(RuleName::shard).collect();
     if !known.contains(&shard) {
         let message = match known.as_slice() {
@@ -375,9 +375,12 @@ fn some_rules(config: &Config, name: Option<&str>) -> Result<Vec<Config>, Failur
     Ok(found)
 }
 
-/// The same for a command that is about one rule, which has to be named where there are several.
+/// The same for a command that is about one rule, which has to be named where several have orders.
 fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
     let mut rules = some_rules(config, name)?;
+    if name.is_none() && rules.len() > 1 {
+        rules.retain(|rule| !rule.which.name.is_timers());
+    }
     match (rules.pop(), rules.is_empty()) {
         (Some(rule), true) => Ok(rule),
         _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),
@@ -413,7 +416,9 @@ fn each_table(rules: Vec<Config>) -> Vec<Config> {
 }
 
 fn names(config: &Config) -> String {
-    config.rule_names().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    let mut names: Vec<String> = config.rule_names().iter().map(ToString::to_string).collect();
+    names.dedup();
+    names.join(", ")
 }
 
 /// Reads an order's id as somebody has written it.

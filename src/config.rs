@@ -9,6 +9,7 @@ mod changes;
 mod databases;
 mod events;
 mod explain;
+mod hints;
 mod http;
 mod key_prefix;
 mod live;
@@ -23,6 +24,7 @@ mod shards;
 mod span;
 mod statement;
 mod status;
+mod timers;
 mod url_files;
 mod urls;
 mod values;
@@ -34,6 +36,7 @@ pub use changes::{Changes, LIVE};
 pub use databases::{DatabaseUrls, Databases};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
+pub use hints::{AmqpDoor, Broker, Door, DoorName, Hints, IdIn, Kind, SortedSetDoor, StreamDoor};
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
 pub use live::Live;
@@ -44,7 +47,8 @@ pub use secret::Secret;
 pub use span::{Oldest, Span};
 pub use statement::{Rows, Statement};
 pub use status::{Status, Statuses};
-pub use urls::{DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
+pub use timers::Timers;
+pub use urls::{AmqpUrl, DatabaseUrl, Endpoint, RedisAddress, RedisUrl, Sentinels, WebhookUrl, without_password};
 pub use values::{ColumnName, TableName, TimeZone};
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -74,12 +78,18 @@ pub struct Config {
     pub sweep: Sweep,
     /// What is recorded and reported of each closure.
     pub events: Events,
+    /// Timers, which are told when they are due.
+    pub timers: Timers,
     /// Where the daemon answers questions, and who may ask.
     pub http: Http,
     /// How the daemon stops.
     pub shutdown: Shutdown,
     /// What the daemon says.
     pub log: Log,
+    /// Doors through which hints come in, beside keyspace notifications.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "optional::list")]
+    #[schemars(schema_with = "schema::list::<Hints>")]
+    pub hints: Vec<Hints>,
     /// Several rules; none where the settings above say the only one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::rules")]
@@ -242,6 +252,9 @@ pub enum EpochUnit {
     /// Milliseconds.
     #[serde(rename = "ms")]
     Milliseconds,
+    /// Microseconds, as our own tables count.
+    #[serde(skip)]
+    Microseconds,
 }
 
 impl EpochUnit {
@@ -251,6 +264,7 @@ impl EpochUnit {
         match self {
             Self::Seconds => 1_000_000,
             Self::Milliseconds => 1_000,
+            Self::Microseconds => 1,
         }
     }
 }

@@ -13,6 +13,7 @@ mod page;
 mod pause;
 mod server;
 mod targets;
+mod timers;
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -26,18 +27,22 @@ use axum::{
     http::{HeaderValue, StatusCode, header, request::Parts},
     middleware,
     response::{IntoResponse, Response},
-    routing::{MethodRouter, get, post},
+    routing::{MethodRouter, delete, get, post, put},
 };
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, mpsc},
+};
+use tower_http::limit::RequestBodyLimitLayer;
 
 pub use access::Access;
 pub use figures::Figures;
 pub use server::serve;
 
 use crate::{
-    close::{Inbox, Requests},
+    close::{Inbox, Later, Requests},
     config::{Live, RuleName, Sweep},
     explain::Explainer,
     ops::{AllReady, Measured, NOT_BEGUN},
@@ -46,6 +51,9 @@ use crate::{
 
 /// What is served, in the words of OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("http/openapi.json");
+
+/// The longest body of a request that registers no timers: none needs one.
+const LONGEST_BODY: usize = 16 * 1_024;
 
 /// How many callers read the database at the same time.
 pub const READERS: usize = 2;
@@ -76,17 +84,19 @@ impl Desks {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The rule that is named, or the only one without a name; of its shards the one that is named, or all.
+    /// The rule that is named, or without a name the only one that has orders; of its shards the one that is named, or all.
     fn wanted(&self, Named { rule, shard }: &Named) -> Result<Vec<&RuleName>, Refusal> {
-        let mut rules: Vec<&str> = self.readiness.rules().iter().map(RuleName::as_str).collect();
-        rules.dedup();
+        let mut rules: Vec<&RuleName> = self.readiness.rules().iter().collect();
+        rules.dedup_by_key(|rule| rule.as_str());
+        let names = || rules.iter().map(|rule| rule.as_str()).collect::<Vec<_>>().join(", ");
         let rule = match (rule.as_deref(), rules.as_slice()) {
-            (Some(rule), rules) if rules.contains(&rule) => rule,
-            (Some(rule), rules) => {
-                return Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {}", rules.join(", "))));
+            (Some(rule), rules) if rules.iter().any(|known| known.as_str() == rule) => rule,
+            (Some(rule), _) => {
+                return Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {}", names())));
             }
-            (None, [only]) => only,
-            (None, rules) => return Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {}", rules.join(", ")))),
+            (None, [only]) => only.as_str(),
+            (None, rules) if let [only] = rules.iter().filter(|name| !name.is_timers()).collect::<Vec<_>>().as_slice() => only.as_str(),
+            (None, _) => return Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {}", names()))),
         };
         let of_rule = self.readiness.rules().iter().filter(|name| name.as_str() == rule);
         let wanted: Vec<&RuleName> = of_rule.filter(|name| shard.is_none() || name.shard() == shard.as_deref()).collect();
@@ -188,6 +198,8 @@ pub struct Desk {
     pub explainer: Explainer,
     /// The names of the targets in the configuration.
     pub targets: Arc<[String]>,
+    /// Who looks at an order at a time to come.
+    pub later: mpsc::Sender<Later>,
 }
 
 impl Desk {
@@ -284,6 +296,14 @@ impl Route {
         Self { method: "get", path, answers: get(handler) }
     }
 
+    fn put<T: 'static>(path: &'static str, handler: impl Handler<T, Desks>) -> Self {
+        Self { method: "put", path, answers: put(handler) }
+    }
+
+    fn delete<T: 'static>(path: &'static str, handler: impl Handler<T, Desks>) -> Self {
+        Self { method: "delete", path, answers: delete(handler) }
+    }
+
     fn post<T: 'static>(path: &'static str, handler: impl Handler<T, Desks>) -> Self {
         Self { method: "post", path, answers: post(handler) }
     }
@@ -325,18 +345,33 @@ fn guarded() -> Vec<Route> {
     ]
 }
 
+/// What is served to whoever has the token, and takes longer bodies.
+fn of_timers() -> Vec<Route> {
+    vec![
+        Route::get("/timers/{kind}/{key}", timers::show),
+        Route::put("/timers/{kind}/{key}", timers::register),
+        Route::delete("/timers/{kind}/{key}", timers::cancel),
+        Route::post("/timers:batch", timers::register_all),
+    ]
+}
+
 /// The method and the path of each thing that is served.
 #[must_use]
 pub fn served() -> Vec<(&'static str, &'static str)> {
-    open().into_iter().chain(seen()).chain(guarded()).map(|route| (route.method, route.path)).collect()
+    open().into_iter().chain(seen()).chain(guarded()).chain(of_timers()).map(|route| (route.method, route.path)).collect()
 }
 
 /// All routes.
 fn routes(desks: Desks, access: Access) -> Router {
     let router = |routes: Vec<Route>| routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.answers));
-    router(open())
-        .merge(router(seen()).route_layer(middleware::from_fn_with_state(access.clone(), access::see)))
-        .merge(router(guarded()).route_layer(middleware::from_fn_with_state(access, access::guard)))
+    let guard = middleware::from_fn_with_state(access.clone(), access::guard);
+    let short = router(open())
+        .merge(router(seen()).route_layer(middleware::from_fn_with_state(access, access::see)))
+        .merge(router(guarded()).route_layer(guard.clone()))
+        .layer(RequestBodyLimitLayer::new(LONGEST_BODY));
+    let long = router(of_timers()).route_layer(guard).layer(RequestBodyLimitLayer::new(timers::LONGEST_BODY));
+    short
+        .merge(long)
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is nothing here") })
         .method_not_allowed_fallback(|| async { Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this is not asked that way") })
         .with_state(desks)

@@ -28,6 +28,7 @@
 //! | [`close`] | inbox, batches, retries, the transaction |
 //! | [`trigger`] | listener, pacer, sweep: how we learn that an order may be due |
 //! | [`ask`] | the question before closing: what the payment provider knows |
+//! | [`doors`] | hints from a stream, a sorted set, a queue |
 //! | [`explain`] | what is known of one order, and a sentence that says it all |
 //! | [`shadow`] | what the daemon would do, beside what becomes of the orders: `run --shadow` |
 //! | [`ops`] | signals, the service manager, the lines that sum the daemon up, metrics, readiness |
@@ -42,14 +43,18 @@ pub mod ask;
 pub mod cli;
 pub mod close;
 pub mod config;
+pub mod doors;
 pub mod explain;
 pub mod http;
 pub mod metric;
+#[cfg(test)]
+mod model;
 pub mod ops;
 pub mod order;
 pub mod outbox;
 pub mod redis;
 pub mod shadow;
+pub mod stall;
 pub mod store;
 pub mod trigger;
 pub mod watchdog;

@@ -91,6 +91,11 @@ metrics! {
     PRIMARIES = "order_closer_redis_primaries", Kind::Gauge, ["state"];
     /// Confirmed subscriptions; each after the first is a resubscription.
     SUBSCRIPTIONS = "order_closer_subscriptions_total", Kind::Counter, [];
+    /// Hints that came in through a door and whose looks have been taken, by what that has shown: closed, settled (paid or closed
+    /// already), not_due, not_found, waits (due, and can't be closed now); and malformed (names no order).
+    HINTS = "order_closer_hints_total", Kind::Counter, ["door", "result"];
+    /// 1 while hints are taken from a door, else 0.
+    DOOR_OPEN = "order_closer_door_open", Kind::Gauge, ["door"];
     /// Orders that wait in the inbox: queued for a worker, held, resting, disputed, asked.
     WAITING = "order_closer_inbox_orders", Kind::Gauge, ["rule", "state"];
     /// The same by lane: due (falls due now), backlog, hints (nobody has read the row yet), asked (somebody is asked about them

@@ -34,11 +34,13 @@ pub enum Trigger {
     Reconcile,
     /// Somebody asked for this order by its id.
     Request,
+    /// A hint came in through a door: a stream, a queue.
+    Hint,
 }
 
 impl Trigger {
     /// Every trigger, in the order in which reports list them.
-    pub const ALL: [Self; 5] = [Self::Expired, Self::Pacer, Self::Sweep, Self::Reconcile, Self::Request];
+    pub const ALL: [Self; 6] = [Self::Expired, Self::Pacer, Self::Sweep, Self::Reconcile, Self::Request, Self::Hint];
 
     /// The trigger's name in logs, reports and events.
     #[must_use]
@@ -49,6 +51,7 @@ impl Trigger {
             Self::Sweep => "sweep",
             Self::Reconcile => "reconcile",
             Self::Request => "request",
+            Self::Hint => "hint",
         }
     }
 }

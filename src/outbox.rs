@@ -22,6 +22,7 @@ mod relay;
 mod relays;
 mod states;
 mod targets;
+mod timers;
 
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use relays::{Plan, Relays};
 pub use states::{Note, State, TargetState};
-pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Rest, Target, cloud_event, couriers};
+pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Firing, Rest, Target, cloud_event, couriers, webhooks_of};
+pub use timers::{Cancelled, Due, NewTimer, Rearmed, Registered, Timer, TimerState};
 
 use crate::{
     config::{Config, Events},

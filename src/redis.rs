@@ -26,7 +26,7 @@ mod subscriber;
 mod supervisor;
 
 pub use advice::redis_cli;
-pub use commands::{Commands, Life};
+pub use commands::{Claimed, Commands, DelayQueue, DueMembers, Group, Life, StreamEntry};
 pub use connection::{address, pattern};
 pub use error::{RedisError, Said};
 pub use expiry::{Expiries, Expiry};

@@ -40,7 +40,7 @@ pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, 
 pub use error::{Misfit, OpenError, StoreError};
 pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
-pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for};
+pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for, tables_of_timers};
 pub use own::{Asked, Neighbours, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
@@ -50,7 +50,9 @@ pub use shadow::{Decision, Shadow};
 pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
 
 pub(crate) use driver::Value;
-pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+#[cfg(test)]
+pub(crate) use own::{Backend, Work};
+pub(crate) use own::{Fields, Link, WITH_PAUSES, WITH_TIMERS, Words, applied, finish, listed, unexpected};
 pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 

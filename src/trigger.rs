@@ -33,9 +33,11 @@ pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Hearing, Listener, Listening};
 pub use look_ahead::LookAhead;
+#[cfg(test)]
+pub use membership::Hash;
 pub use membership::{Board, Heart, Membership, Pulse, first_edition_lives};
 pub use overdue::{left_alone, since};
-pub use pacer::{Pacer, Upcoming};
+pub use pacer::{Pacer, Touch, Upcoming};
 pub use pages::{PageRead, Pages};
 pub use passes::{Pass, Passes};
 pub use pause_watch::PauseWatch;

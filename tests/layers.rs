@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 /// From the bottom up; a room uses those before it.
-const ROOMS: [&str; 17] = [
-    "metric", "watchdog", "order", "config", "webhook", "store", "redis", "outbox", "close", "ask", "trigger", "explain", "shadow", "ops",
-    "http", "app", "cli",
+const ROOMS: [&str; 18] = [
+    "metric", "watchdog", "order", "config", "webhook", "store", "redis", "outbox", "close", "ask", "trigger", "doors", "explain",
+    "shadow", "ops", "http", "app", "cli",
 ];
 
 fn sources(folder: &Path) -> Vec<(String, String)> {

@@ -31,6 +31,7 @@ struct Team {
     daemons: u32,
     burst_per_s: f64,
     burst_looks_per_closure: f64,
+    burst_us_per_closure: f64,
     steady: Rate,
 }
 
@@ -59,12 +60,15 @@ pub async fn run(options: &Options, progress: &Progress) -> FanIn {
             daemons,
             burst_per_s: f64::from(orders) / burst.took.as_secs_f64(),
             burst_looks_per_closure: burst.looks as f64 / f64::from(orders),
+            burst_us_per_closure: burst.used.as_secs_f64() * 1_000_000.0 / f64::from(orders),
             steady: steady::flow(&server, &mut shop, &redis, PER_SECOND, options.seconds, daemons).await,
         };
         progress.result(&format!(
-            "{} closures per s, {:.2} looks per closure; steady {:.2} looks, {}",
+            "{} closures per s, {:.0} µs and {:.2} looks per closure; steady {:.0} µs, {:.2} looks, {}",
             rounded(team.burst_per_s),
+            team.burst_us_per_closure,
             team.burst_looks_per_closure,
+            team.steady.order_closer_us_per_closure,
             team.steady_looks_per_closure(),
             team.steady.lateness
         ));
@@ -76,18 +80,30 @@ pub async fn run(options: &Options, progress: &Progress) -> FanIn {
 impl Figures for FanIn {
     const TITLE: &str = "Fan-in";
     const ABOUT: &str = "Several daemons on the same Redis and PostgreSQL, in a burst and at 2,000 orders a second; each order gives the stock of \
-        its item back, among 10,000 SKUs, whose rows are locked in a fixed order first, as docs/closing-sql.md advises. A look is an order that a daemon took up, whatever came of it; one per closure is no work wasted.";
+        its item back, among 10,000 SKUs, whose rows are locked in a fixed order first, as docs/closing-sql.md advises. A look is an order that a daemon took up, whatever came of it; one per closure is no work wasted. \
+        Processor time is that of all daemons together, divided by the closures; in the burst from before they see what will be due.";
 
     fn tables(&self) -> Vec<Table> {
         let burst = format!("burst of {}, closures/s", grouped(self.orders.into()));
-        let mut table = Table::new(["daemons", &burst, "looks per closure", "steady, p50", "steady, p99", "steady, looks per closure"]);
+        let mut table = Table::new([
+            "daemons",
+            &burst,
+            "µs per closure",
+            "looks per closure",
+            "steady, p50",
+            "steady, p99",
+            "steady, µs per closure",
+            "steady, looks per closure",
+        ]);
         for team in &self.teams {
             table.row([
                 team.daemons.to_string(),
                 rounded(team.burst_per_s),
+                format!("{:.0}", team.burst_us_per_closure),
                 format!("{:.2}", team.burst_looks_per_closure),
                 team.steady.lateness.p50.to_string(),
                 team.steady.lateness.p99.to_string(),
+                format!("{:.0}", team.steady.order_closer_us_per_closure),
                 format!("{:.2}", team.steady_looks_per_closure()),
             ]);
         }
@@ -95,16 +111,23 @@ impl Figures for FanIn {
     }
 
     fn goals(&self) -> Vec<Goal> {
-        let alone = self.teams.iter().find(|team| team.daemons == 1).map(|team| team.burst_per_s);
+        let alone = self.teams.iter().find(|team| team.daemons == 1);
         let mut goals = Vec::new();
         for team in &self.teams {
             if let Some(alone) = alone.filter(|_| team.daemons > 1) {
                 goals.push(Goal::at_least(
                     format!("{}: burst, in times of one daemon's rate", team.name()),
-                    team.burst_per_s / alone,
+                    team.burst_per_s / alone.burst_per_s,
                     1.0,
                     "",
                 ));
+                for (part, used, alone) in [
+                    ("burst", team.burst_us_per_closure, alone.burst_us_per_closure),
+                    ("steady", team.steady.order_closer_us_per_closure, alone.steady.order_closer_us_per_closure),
+                ] {
+                    let what = format!("{}: {part}, processor time per closure in times of one daemon's", team.name());
+                    goals.push(Goal::at_most(what, used / alone, 1.3, ""));
+                }
             }
             goals.push(Goal::at_most(format!("{}: burst, looks per closure", team.name()), team.burst_looks_per_closure, 1.3, ""));
             goals.push(Goal::at_most(format!("{}: steady, looks per closure", team.name()), team.steady_looks_per_closure(), 1.3, ""));

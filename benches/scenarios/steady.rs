@@ -41,7 +41,8 @@ pub struct Rate {
     pub lateness: Lateness,
     /// How often the daemons looked at an order.
     pub looks: u64,
-    order_closer_us_per_closure: f64,
+    /// Processor time of all daemons.
+    pub order_closer_us_per_closure: f64,
     redis_us_per_closure: f64,
     database_us_per_closure: f64,
 }

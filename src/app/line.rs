@@ -139,7 +139,7 @@ impl Line {
             clearance,
             closer,
             batch_size: config.close.batch_size,
-            later,
+            later: later.clone(),
             closed: closed.clone(),
             stats: Arc::clone(&stats),
             outage: Arc::clone(&outage),
@@ -182,7 +182,7 @@ impl Line {
             Arc::clone(&inbox),
             Arc::clone(&peers),
             // Without a subscription orders are offered at their deadlines, and no key is touched.
-            (keys, commands.clone(), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
+            (keys, Arc::new(commands.clone()), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
             stop.clone(),
         )
         .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _))
@@ -250,6 +250,7 @@ impl Line {
                 requests,
                 stats: Arc::clone(&stats),
                 sweep: settings.clone(),
+                later,
                 is_shadow,
             };
             serving.add(&config, parts, stop, others);

@@ -12,7 +12,7 @@ use tracing::{error, info};
 
 use crate::{
     close::{Bounds, Inbox},
-    config::{Changes, Config, Loaded, Sweep},
+    config::{Changes, Config, Loaded, RuleName, Sweep},
     http::Access,
     metric,
     ops::{Hangups, ServiceManager},
@@ -48,8 +48,8 @@ pub(super) struct Live {
     pub(super) rules: Vec<LiveRule>,
     /// Who may ask over HTTP, where that is answered.
     pub(super) access: Option<Access>,
-    /// Who tells others, of each orders table, where there are tables for that.
-    pub(super) relays: Vec<Relays>,
+    /// Who tells others, of each orders table, where there are tables for that; with one of its rules.
+    pub(super) relays: Vec<(RuleName, Relays)>,
 }
 
 /// What of a rule can change.
@@ -111,22 +111,25 @@ impl Reloading<'_> {
         let config = &loaded.config;
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let access = live.access.as_ref().map(|_| Access::new(&config.http)).transpose().map_err(Refused::Broken)?;
-        let plans: Vec<Plan> = live.relays.iter().map(|_| Plan::of(config)).collect::<Result<_, _>>().map_err(Refused::Broken)?;
+        let rules = config.of_each_rule();
+        let rule = |name: &RuleName| rules.iter().find(|config| config.which.name == *name);
+        let plans = live.relays.iter().filter_map(|(name, relays)| Some((relays.clone(), rule(name)?)));
+        let plans: Vec<(Relays, Plan)> =
+            plans.map(|(relays, config)| Plan::of(config).map(|plan| (relays, plan))).collect::<Result<_, _>>().map_err(Refused::Broken)?;
 
         set_level();
         live.sweep.send_replace(config.sweep.clone());
         live.bounds.iter().for_each(|bounds| bounds.set_oldest(config.sweep.oldest.get()));
-        let rules = config.of_each_rule();
         for LiveRule { store, inbox } in &live.rules {
-            if let Some(rule) = rules.iter().find(|config| config.which.name == *store.rule()) {
+            if let Some(rule) = rule(store.rule()) {
                 inbox.set_retry(rule.close.retry.clone());
+                store.set_targets(&rule.events);
             }
-            store.set_targets(&config.events);
         }
         if let Some((before, now)) = live.access.as_ref().zip(access) {
             before.replace(&now);
         }
-        for (relays, plan) in live.relays.iter().zip(plans) {
+        for (relays, plan) in plans {
             relays.change(plan);
         }
         live.config = config.clone();

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, Semaphore, watch},
+    sync::{Mutex, Semaphore, mpsc, watch},
     task::JoinSet,
     time::Instant,
 };
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::RunError,
-    close::{Bounds, Gate, Inbox, Outage, Requests, Stats},
+    close::{Bounds, Gate, Inbox, Later, Outage, Requests, Stats},
     config::{Config, Live, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
@@ -56,6 +56,7 @@ pub(super) struct Parts {
     pub(super) requests: Requests,
     pub(super) sweep: Live<Sweep>,
     pub(super) stats: Arc<Stats>,
+    pub(super) later: mpsc::Sender<Later>,
     pub(super) is_shadow: bool,
 }
 
@@ -70,7 +71,7 @@ impl Serving {
         let access = if is_shadow { access.reading_only() } else { access };
         let measured = Measured::begin().map_err(RunError::System)?;
         metric::SHADOW.set(f64::from(u8::from(is_shadow)), &[]);
-        let readiness = AllReady::of(config.line_names());
+        let readiness = AllReady::of(config.rule_names());
         Ok(Some(Self { address, access, measured, readiness, sources: Sources::default(), desks: OnceLock::new() }))
     }
 
@@ -81,7 +82,8 @@ impl Serving {
 
     /// Tells of one more rule.
     pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep, is_shadow } = parts;
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep, later, is_shadow } =
+            parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
             inbox: Arc::clone(&inbox),
@@ -140,6 +142,7 @@ impl Serving {
             inbox,
             explainer,
             targets: config.events.target_names().into(),
+            later,
         });
     }
 

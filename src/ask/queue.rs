@@ -30,10 +30,10 @@ const LONGEST: usize = 1 << 20;
 
 /// A question.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
-    pub(super) id: OrderId,
+pub(crate) struct Question {
+    pub(crate) id: OrderId,
     /// In microseconds since 1970 UTC.
-    pub(super) deadline: i64,
+    pub(crate) deadline: i64,
     /// The order's columns that it carries, as a JSON object.
     pub(super) order: String,
     /// What the database's clock showed when the row was read, likewise, and when that was.

@@ -2,12 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
+    Respondent,
     answer::{self, Answer},
     queue::Question,
 };
@@ -48,9 +50,11 @@ impl Receiver {
         let poster = Arc::new(thread.make(|| Poster::new(&address))?);
         Ok(Self { poster, thread, timeout: ask.timeout.get(), rule: rule.clone() })
     }
+}
 
-    /// Asks these questions; the answers come within the timeout, or not at all.
-    pub(super) async fn ask(&self, questions: &[Question]) -> Result<HashMap<String, Answer>, String> {
+#[async_trait]
+impl Respondent for Receiver {
+    async fn ask(&self, questions: &[Question]) -> Result<HashMap<String, Answer>, String> {
         let (body, poster, limit) = (body(self.rule.as_str(), questions)?, Arc::clone(&self.poster), self.timeout);
         let asking = async move {
             let late = || format!("no whole answer within {}", humantime::format_duration(limit));

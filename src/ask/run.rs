@@ -72,6 +72,8 @@ impl Ask {
                 Next::Nothing => None,
             };
             tokio::select! {
+                biased;
+                _ = count.tick() => self.count(&mut sayings, &last),
                 Some(ended) = requests.join_next() => match ended {
                     Ok(ended) => self.take_in(ended, &mut sayings, &mut last),
                     Err(error) => error!(%error, "a bug: a question ended badly"),
@@ -79,7 +81,6 @@ impl Ask {
                 () = self.queued.notified() => {}
                 _ = self.parts.gate.pass(0), if shut => {}
                 () = tokio::time::sleep_until(at.unwrap_or_else(Instant::now)), if at.is_some() => {}
-                _ = count.tick() => self.count(&mut sayings, &last),
             }
         }
     }
@@ -89,7 +90,7 @@ impl Ask {
         let again = questions.first().is_some_and(|first| first.again);
         let questions = self.refreshed(questions).await;
         let began = Instant::now();
-        let answers = if questions.is_empty() { Ok(HashMap::new()) } else { self.receiver.ask(&questions).await };
+        let answers = if questions.is_empty() { Ok(HashMap::new()) } else { self.respondent.ask(&questions).await };
         Ended { questions, again, began, answers }
     }
 
@@ -203,6 +204,8 @@ impl Ask {
         for (answer, orders) in counts {
             self.parts.stats.answered(answer, orders);
         }
+        // The book has them in no order.
+        changed.sort_unstable();
         self.parts.inbox.answered(&changed);
         self.answers.send_replace(());
     }

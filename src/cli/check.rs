@@ -3,6 +3,7 @@
 mod ask;
 mod database;
 mod deadlines;
+mod doors;
 mod events;
 mod redis;
 mod witnesses;
@@ -165,15 +166,17 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
 
 /// Examines all that a rule needs.
 async fn examine(config: &Config, redis: &redis::Shared, rehearsal: bool) -> (Exit, Vec<Finding>) {
-    let (redis, database, witnesses, asked) = tokio::join!(
+    let (redis, database, witnesses, asked, doors) = tokio::join!(
         redis.get_or_init(|| redis::examine(config)),
         database::examine(config, rehearsal),
         witnesses::examine(config),
-        ask::examine(config)
+        ask::examine(config),
+        doors::examine(config)
     );
     let clocks = clocks(redis.clock, database.clock);
-    let exit = [redis.exit, database.exit, witnesses.exit, asked.exit].into_iter().flatten().fold(Exit::Done, worst);
-    let findings = redis.findings.iter().cloned().chain(database.findings).chain(witnesses.findings).chain(asked.findings);
+    let exit = [redis.exit, database.exit, witnesses.exit, asked.exit, doors.exit].into_iter().flatten().fold(Exit::Done, worst);
+    let findings = redis.findings.iter().cloned();
+    let findings = findings.chain(database.findings).chain(witnesses.findings).chain(asked.findings).chain(doors.findings);
     (exit, findings.chain(clocks).collect())
 }
 

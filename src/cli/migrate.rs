@@ -6,15 +6,20 @@ use crate::{
     cli::{CommandResult, Exit, Failure, each_table, print, store_of},
     config::Config,
     outbox::Migrated,
-    store::StoreError,
+    store::{StoreError, tables_of_timers},
 };
 
 pub(super) async fn run(config: &Config) -> CommandResult {
     let mut done: Vec<Migrated> = Vec::new();
-    for config in each_table(config.of_each_rule()) {
-        let store = store_of(&config).await?;
-        let migrated = store.outbox().migrate().await.map_err(with_the_other_way)?;
-        store.close().await;
+    for config in each_table(beside_which(config)) {
+        let migrated = if config.which.name.is_timers() {
+            tables_of_timers(&config).await?.migrate().await.map_err(with_the_other_way)?
+        } else {
+            let store = store_of(&config).await?;
+            let migrated = store.outbox().migrate().await.map_err(with_the_other_way)?;
+            store.close().await;
+            migrated
+        };
         // Tables of orders that stand side by side share ours.
         if done.is_empty() || migrated.from < migrated.to {
             done.push(migrated);
@@ -22,6 +27,15 @@ pub(super) async fn run(config: &Config) -> CommandResult {
     }
     done.iter().for_each(say);
     Ok(Exit::Done)
+}
+
+/// The rules beside whose tables ours stand: that of the timers, whose table is one of ours, only where there is no other.
+fn beside_which(config: &Config) -> Vec<Config> {
+    let mut rules = config.of_each_rule();
+    if rules.len() > 1 {
+        rules.retain(|rule| !rule.which.name.is_timers());
+    }
+    rules
 }
 
 /// A user of the database who may close orders need not be one who may create tables.
@@ -43,10 +57,15 @@ fn say(Migrated { from, to }: &Migrated) {
 /// What the owner of the tables would run in our place; the script alone is the result.
 pub(super) async fn print_sql(config: &Config) -> CommandResult {
     let mut schemas = HashSet::new();
-    for config in each_table(config.of_each_rule()) {
-        let store = store_of(&config).await?;
-        let script = store.outbox().migration_script().await?;
-        store.close().await;
+    for config in each_table(beside_which(config)) {
+        let script = if config.which.name.is_timers() {
+            tables_of_timers(&config).await?.migration_script().await?
+        } else {
+            let store = store_of(&config).await?;
+            let script = store.outbox().migration_script().await?;
+            store.close().await;
+            script
+        };
         // Tables of orders that stand side by side share ours.
         if schemas.insert(script.schema.clone()) {
             print(script.sql.trim_end());

@@ -13,7 +13,6 @@ use std::{
     time::Duration,
 };
 
-use rand::Rng;
 use tokio::time::Instant;
 
 use crate::{
@@ -175,7 +174,7 @@ impl Alone {
             FIRST_PAUSE
         } else {
             let many = HELD_COST.saturating_mul(u32::try_from(self.held()).unwrap_or(u32::MAX));
-            (HELD_PAUSE + many).min(LONGEST_HELD_PAUSE).mul_f64(rand::rng().random_range(1.0..1.3))
+            (HELD_PAUSE + many).min(LONGEST_HELD_PAUSE).mul_f64(1.0 + 0.3 * fastrand::f64())
         };
         let (since, tries) = before.map_or((now, 1), |before| (before.since, before.tries.saturating_add(1)));
         self.held_at = Some(now);

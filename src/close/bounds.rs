@@ -34,19 +34,26 @@ pub struct Bounds {
     clock: Mutex<Option<Known>>,
 }
 
-/// By how many microseconds the database's clock is ahead of this host's at the most, which began with `start`.
+/// By how many microseconds the database's clock is ahead of this host's, which began with `start`: an answer tells that the
+/// clock showed something between the question and the answer, and no more.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     start: Instant,
     at: Instant,
-    ahead: i64,
+    least: i64,
+    most: i64,
     jumped: Option<Duration>,
 }
 
 impl Known {
     /// What the database's clock may show at the most.
     fn most(self, now: Instant) -> i64 {
-        self.ahead + micros(self.start, now) + micros(self.at, now) / DRIFT
+        self.most + micros(self.start, now) + micros(self.at, now) / DRIFT
+    }
+
+    /// What it shows at the least, unless it was set back.
+    fn least(self, now: Instant) -> i64 {
+        self.least + micros(self.start, now) - micros(self.at, now) / DRIFT
     }
 }
 
@@ -97,7 +104,7 @@ impl Bounds {
         let answered = Instant::now();
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = clock.as_mut() else {
-            *clock = Some(Known { start: asked, at: asked, ahead: now, jumped: None });
+            *clock = Some(Known { start: asked, at: answered, least: now - micros(asked, answered), most: now, jumped: None });
             return now;
         };
         let most = known.most(answered);
@@ -105,16 +112,29 @@ impl Bounds {
         let jump = Duration::from_micros(u64::try_from(beyond).unwrap_or_default());
         if jump > JUMP {
             known.jumped = Some(jump);
-            return most;
+            // Not what it may show at the most: an order would be early by as much as an answer took.
+            return known.least(answered);
         }
-        let ahead = (now - micros(known.start, asked)).min(known.most(asked) - micros(known.start, asked));
-        *known = Known { start: known.start, at: asked, ahead, jumped: None };
+        let start = known.start;
+        let (asked_at, answered_at) = (micros(start, asked), micros(start, answered));
+        let most = (now - asked_at).min(known.most(answered) - answered_at);
+        let least = now - answered_at;
+        let before = known.least(answered) - answered_at;
+        // What was known to be more, unless the clock was set back since.
+        let least = if before <= most { least.max(before) } else { least };
+        *known = Known { start, at: answered, least, most, jumped: None };
         now
     }
 
     /// By how much the database's clock is ahead of what it can show, as of its last reading.
     pub fn jumped(&self) -> Option<Duration> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).and_then(|known| known.jumped)
+    }
+
+    /// Whether the database's clock has been read.
+    #[cfg(test)]
+    pub(crate) fn know_the_clock(&self) -> bool {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// The database's clock is right as it is.
@@ -124,7 +144,7 @@ impl Bounds {
 
     /// The database's clock can show no more than this, at this moment: another clock says so.
     pub fn distrust_clock(&self, most: i64, at: Instant) {
-        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known { start: at, at, ahead: most, jumped: None });
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(Known { start: at, at, least: most, most, jumped: None });
     }
 }
 
@@ -189,10 +209,34 @@ mod tests {
             assert!(remaining.abs_diff(Duration::from_secs(60)) < Duration::from_millis(100), "{remaining:?}");
         }
         assert!(bounds.jumped().is_some_and(|by| by.as_secs() == 3_599 || by.as_secs() == 3_600), "{:?}", bounds.jumped());
-        advance(Duration::from_secs(60)).await;
+        advance(Duration::from_millis(60_100)).await;
         assert!(due(&bounds, Trigger::Sweep, now + 60 * SECOND, now + 60 * SECOND + hour).is_close(), "its time has come");
         assert!(due(&bounds, Trigger::Sweep, now + 60 * SECOND, now + 60 * SECOND).is_close());
         assert_eq!(bounds.jumped(), None, "the clock is back");
+    }
+
+    /// An answer that took long says little: what it leaves open is not taken for time that has passed.
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_makes_nothing_early_by_what_an_answer_took() {
+        let (bounds, asked) = (Bounds::default(), Instant::now());
+        advance(Duration::from_millis(1_500)).await;
+        // Read at the very end of these one and a half seconds.
+        bounds.counted(START, asked);
+        for later in [10, 1_000, 1_990] {
+            advance(Duration::from_millis(later) - (Instant::now() - asked).saturating_sub(Duration::from_millis(1_500))).await;
+            let passed = i64::try_from(later).expect("short") * 1_000;
+            let jumped = START + passed + 3_600 * SECOND;
+            let due = |deadline| due(&bounds, Trigger::Sweep, deadline, jumped).is_close();
+            assert!(!due(START + passed + 1_000), "{later} ms: early");
+            assert!(due(START + passed - 1_502_000), "{later} ms: late");
+        }
+        // A quick answer narrows it down, and so does none that takes long again.
+        let (asked, passed) = (Instant::now(), 1_990_000);
+        bounds.counted(START + passed, asked);
+        advance(Duration::from_secs(1)).await;
+        bounds.counted(START + passed, asked);
+        assert!(due(&bounds, Trigger::Sweep, START + passed + 990_000, START + 3_600 * SECOND).is_close());
+        assert!(!due(&bounds, Trigger::Sweep, START + passed + 1_001_000, START + 3_600 * SECOND).is_close());
     }
 
     #[tokio::test(start_paused = true)]

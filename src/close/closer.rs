@@ -260,8 +260,8 @@ impl Closer {
             let _share = timeout(TURN_PATIENCE, shared.turn.read()).await;
             shared.pace.measured(self.store.rule(), batch.len(), run).await?
         };
-        // Another host may not have them.
-        if self.store.turn() == turn_of_host {
+        // Another host may not have them. A timer may be armed again for the time at which it has fired.
+        if self.store.turn() == turn_of_host && !self.store.rule().is_timers() {
             shared.closures.remember(looked.iter().filter_map(|one| {
                 let Outcome::Closed(closed) = &one.outcome else { return None };
                 Some((&one.pending.id, closed.deadline))

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 
 /// Who may pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +24,16 @@ pub enum Passage {
 /// The gate.
 #[derive(Debug)]
 pub struct Gate {
-    passage: watch::Sender<Passage>,
+    state: Mutex<State>,
+    /// Wakes those who wait for a change, in the order in which they came.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    passage: Passage,
     /// From when on the next order may pass, at a rate.
-    next: Mutex<Option<Instant>>,
+    next: Option<Instant>,
 }
 
 impl Default for Gate {
@@ -39,30 +46,33 @@ impl Gate {
     /// A gate.
     #[must_use]
     pub fn new(passage: Passage) -> Self {
-        Self { passage: watch::Sender::new(passage), next: Mutex::default() }
+        Self { state: Mutex::new(State { passage, next: None }), changed: Notify::new() }
     }
 
     /// Opens or shuts it; returns whether that is a change.
     pub fn set(&self, passage: Passage) -> bool {
-        let changes = self.passage.send_if_modified(|before| std::mem::replace(before, passage) != passage);
-        if changes {
-            // What a slower rate has put off is not for a faster one to wait for.
-            *self.lock() = None;
+        let mut state = self.lock();
+        if state.passage == passage {
+            return false;
         }
-        changes
+        // What a slower rate has put off is not for a faster one to wait for.
+        *state = State { passage, next: None };
+        drop(state);
+        self.changed.notify_waiters();
+        true
     }
 
     /// Whether all may pass.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !self.is_shut() && !matches!(*self.passage.borrow(), Passage::Rate(_))
+        !self.is_shut() && !matches!(self.lock().passage, Passage::Rate(_))
     }
 
     /// How many orders may pass together of so many: at a rate those of a tenth of a second, so that what falls due
     /// meanwhile waits for no more.
     #[must_use]
     pub fn most(&self, orders: usize) -> usize {
-        match *self.passage.borrow() {
+        match self.lock().passage {
             Passage::Rate(rate) => orders.min(usize::try_from(rate / 10).unwrap_or(usize::MAX)).max(1),
             Passage::Open | Passage::Shut(_) => orders,
         }
@@ -71,23 +81,27 @@ impl Gate {
     /// Whether nobody may pass.
     #[must_use]
     pub fn is_shut(&self) -> bool {
-        matches!(*self.passage.borrow(), Passage::Shut(until) if until.is_none_or(|until| Instant::now() < until))
+        matches!(self.lock().passage, Passage::Shut(until) if until.is_none_or(|until| Instant::now() < until))
     }
 
     /// Waits until it is shut.
     pub async fn shut(&self) {
-        let mut passage = self.passage.subscribe();
-        // The sender lives as long as the gate.
-        passage.wait_for(|_| self.is_shut()).await.ok();
+        loop {
+            let changed = self.changed.notified();
+            if self.is_shut() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Waits until so many orders may pass; whether it had to wait.
     pub async fn pass(&self, orders: usize) -> bool {
-        let mut passage = self.passage.subscribe();
         let mut waited = false;
         loop {
-            let now = *passage.borrow_and_update();
-            let until = match now {
+            let changed = self.changed.notified();
+            let passage = self.lock().passage;
+            let until = match passage {
                 Passage::Open => return waited,
                 Passage::Rate(rate) => match self.take(orders, rate) {
                     None => return waited,
@@ -98,28 +112,41 @@ impl Gate {
             };
             waited = true;
             tokio::select! {
-                _ = passage.changed() => {}
+                biased;
+                () = changed => {}
                 () = sleep_until(until) => {}
             }
         }
     }
 
+    /// So many of those that have passed had no business behind it yet: somebody is to be asked about them first.
+    pub fn turn_back(&self, orders: usize) {
+        if let State { passage: Passage::Rate(rate), next: Some(next) } = &mut *self.lock() {
+            *next -= time_of(orders, *rate);
+        }
+    }
+
     /// Takes the time of so many orders, or says from when on it can be had.
     fn take(&self, orders: usize, rate: u32) -> Option<Instant> {
-        let mut next = self.lock();
+        let mut state = self.lock();
         let now = Instant::now();
-        match *next {
+        match state.next {
             Some(at) if now < at => Some(at),
             Some(_) | None => {
-                *next = Some(now + Duration::from_secs_f64(orders as f64 / f64::from(rate)));
+                state.next = Some(now + time_of(orders, rate));
                 None
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The time of so many orders, of which so many pass in a second.
+fn time_of(orders: usize, rate: u32) -> Duration {
+    Duration::from_secs_f64(orders as f64 / f64::from(rate))
 }
 
 async fn sleep_until(until: Option<Instant>) {
@@ -166,6 +193,16 @@ mod tests {
         }
         assert_eq!(began.elapsed(), Duration::from_secs(5), "500 orders have passed before the last 50");
         assert_eq!((gate.most(500), gate.most(3)), (10, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_are_turned_back_take_no_time() {
+        let gate = Gate::new(Passage::Rate(100));
+        let began = Instant::now();
+        gate.pass(50).await;
+        gate.turn_back(40);
+        gate.pass(50).await;
+        assert_eq!(began.elapsed(), Duration::from_millis(100), "ten have passed before");
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@
 //!   rejected orders are tried again until the database says that they are settled.
 
 mod asking;
+mod look;
 mod questions;
 
 pub use questions::{Kept, KeptBy};
@@ -417,7 +418,7 @@ impl Inbox {
         let mut state = self.lock();
         state.known.reserve(orders.size_hint().0);
         for (id, deadline) in orders {
-            let heard = (lane == Lane::Hints).then_some(now);
+            let heard = (trigger == Trigger::Expired).then_some(now);
             let pending = Pending { heard, ..Pending::new(id.clone(), trigger).with_deadline(deadline) };
             last = state.admit(pending, lane, seen, capacity, now);
             queued |= last == Offer::Queued;

@@ -13,6 +13,7 @@ use crate::{
         asking::Asking,
         clearance::{PutOff, Why},
         inbox::{Consequence, Offer, Pending},
+        looks::Awaited,
         outcome::{Looked, Outcome, UNDONE},
         queue::Queue,
         trouble::{Blame, Ended, Trouble},
@@ -59,8 +60,10 @@ pub(super) enum Lane {
 pub(super) enum Stage {
     /// In the queue of hints.
     Hinted,
-    /// Anywhere else: queued, in hand, alone.
+    /// Anywhere else: queued, in hand, alone for the first time.
     Open,
+    /// Looked at and found held, or rejected: in the lane `alone`.
+    Alone,
     /// Not to be looked at before its time.
     Waits(Place),
     /// Since when, and when a closed one fell due whose notification has not come yet.
@@ -83,6 +86,8 @@ pub(super) struct State {
     pub(super) alone: Alone,
     pub(super) trouble: Trouble,
     pub(super) known: ById<Stage>,
+    /// Whoever waits to hear what a look has shown.
+    pub(super) awaited: Awaited,
     /// Settled orders and those given up, oldest first.
     settled: VecDeque<(Instant, OrderId)>,
     /// Orders in hand of which something new became known meanwhile, so that they are not to wait for it.
@@ -99,7 +104,7 @@ impl State {
         let queued = if lane == Lane::Hints { self.hints.len() + self.asking.hints.queued() } else { self.facts() };
         let mut known = self.known.entry(pending.id.clone());
         if let Entry::Occupied(known) = &mut known {
-            if lane == Lane::Hints
+            if pending.heard.is_some()
                 && let Stage::Settled(_, due) = known.get_mut()
                 && let Some(due) = due.take()
             {
@@ -107,7 +112,7 @@ impl State {
                 metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[self.rule.label()]);
             }
             match known.get() {
-                Stage::Open => return Offer::Known,
+                Stage::Open | Stage::Alone => return Offer::Known,
                 Stage::Hinted if lane == Lane::Hints => return Offer::Known,
                 Stage::Settled(at, _) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
                 Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
@@ -173,13 +178,14 @@ impl State {
                 *stage = Stage::Open;
                 true
             }
-            Some(Stage::Open | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => false,
+            Some(Stage::Open | Stage::Alone | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => false,
         })
     }
 
     pub(super) fn settle(&mut self, Looked { pending, outcome }: Looked, retry: &Retry, now: Instant, consequences: &mut Vec<Consequence>) {
         self.in_hand = self.in_hand.saturating_sub(1);
         self.answered.remove(&pending.id);
+        self.awaited.tell(&pending.id, &outcome);
         let before = self.alone.take_back(&pending);
         match outcome {
             Outcome::Closed(closed) => {
@@ -201,6 +207,7 @@ impl State {
             Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
             Outcome::Unasked => self.put_back(pending, before, now),
             Outcome::Locked { reason } => {
+                self.is_alone(&pending.id);
                 let before = before.filter(|before| before.held);
                 let long = before.as_ref().is_some_and(|before| now - before.since >= HELD_FOR_LONG);
                 self.alone.hold(pending, before, reason, now);
@@ -215,6 +222,7 @@ impl State {
                 consequences.push(Consequence::GivenUp(DeadOrder { id: pending.id, attempts: pending.attempts + 1, error: UNDONE.into() }));
             }
             Outcome::Rejected { reason } => {
+                self.is_alone(&pending.id);
                 let since = before.map_or(now, |before| before.since);
                 let blame = self.trouble.failed(&pending.id, now);
                 if blame == Blame::Order {
@@ -226,6 +234,12 @@ impl State {
                 }
                 self.alone.reject(Waiting { pending, since, tries: 0, reason, held: false, uncounted: true }, now);
             }
+        }
+    }
+
+    fn is_alone(&mut self, id: &OrderId) {
+        if let Some(stage) = self.known.get_mut(id) {
+            *stage = Stage::Alone;
         }
     }
 
@@ -271,7 +285,7 @@ impl State {
         match self.known.get(id) {
             Some(Stage::Settled(at, _)) if *at < seen => {}
             Some(Stage::Waits(place)) => drop(self.waits.remove(*place)),
-            Some(Stage::Hinted | Stage::Open | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
+            Some(Stage::Hinted | Stage::Open | Stage::Alone | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
         }
         self.known.remove(id);
     }
@@ -283,7 +297,10 @@ impl State {
         let id = held.pending.id.clone();
         if self.answered.remove(&id) && held.why != Why::Disputed {
             self.put_back(held.pending, before, Instant::now());
-        } else if self.waits.len() < capacity {
+            return;
+        }
+        self.awaited.waits(&id);
+        if self.waits.len() < capacity {
             let place = self.waits.add(held, before);
             self.known.insert(id, Stage::Waits(place));
         } else {
@@ -299,7 +316,7 @@ impl State {
                     self.put_back(pending, before, now);
                 }
             }
-            Some(Stage::Open) => drop(self.answered.insert(id.clone())),
+            Some(Stage::Open | Stage::Alone) => drop(self.answered.insert(id.clone())),
             Some(Stage::Hinted | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => {}
         }
     }

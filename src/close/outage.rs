@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Mutex as Turn, watch},
+    sync::{Mutex as Turn, Notify},
     time::Instant,
 };
 use tracing::{error, info, warn};
@@ -31,8 +31,8 @@ pub struct Outage {
     lasts: AtomicBool,
     known: Mutex<Option<Known>>,
     prober: Turn<()>,
-    /// Changes when the database may be there again.
-    over: watch::Sender<()>,
+    /// Wakes those who wait when the database may be there again.
+    over: Notify,
 }
 
 /// What is known of an outage.
@@ -47,7 +47,7 @@ impl Outage {
     /// No outage of this store's database is known yet.
     #[must_use]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, lasts: AtomicBool::new(false), known: Mutex::default(), prober: Turn::default(), over: watch::Sender::new(()) }
+        Self { store, lasts: AtomicBool::new(false), known: Mutex::default(), prober: Turn::default(), over: Notify::new() }
     }
 
     /// Whether the database can't be used, as far as is known.
@@ -59,10 +59,10 @@ impl Outage {
     /// Waits until the database answers again, after `orders` could not be looked at because of this fault.
     pub async fn sit_out(&self, orders: usize, fault: &StoreError) {
         self.begin(orders, fault);
-        let mut over = self.over.subscribe();
+        let over = self.over.notified();
         tokio::select! {
             biased;
-            _ = watchdog::waiting(over.changed()) => {}
+            () = watchdog::waiting(over) => {}
             _turn = self.prober.lock() => {
                 tokio::time::sleep(PAUSE).await;
                 while let Err(fault) = self.store.reach().await {
@@ -70,7 +70,7 @@ impl Outage {
                     watchdog::turned();
                     tokio::time::sleep(PAUSE).await;
                 }
-                self.over.send_replace(());
+                self.over.notify_waiters();
             }
         }
     }
@@ -107,7 +107,7 @@ impl Outage {
         }
         self.known.lock().unwrap_or_else(PoisonError::into_inner).take();
         info!("database available again");
-        self.over.send_replace(());
+        self.over.notify_waiters();
         true
     }
 

@@ -164,6 +164,7 @@ impl Worker {
                 // Its orders share no worker with any that needs no answer.
                 Lane::Alone => Sorted::wholly(self.clearance.as_ref(), batch).await,
             };
+            self.gate.turn_back(sorted.ask.len() + sorted.wait.len());
             self.inbox.put_off(sorted.ask, sorted.wait);
             if sorted.go.is_empty() {
                 return;
@@ -190,6 +191,7 @@ impl Worker {
                 }
                 Ending::Unavailable { batch: left, fault } => {
                     tokio::select! {
+                        biased;
                         () = self.outage.sit_out(left.len(), &fault) => batch = left,
                         // Their rows are unpaid still, and the next sweep finds them.
                         () = self.stop.cancelled() => return,

@@ -7,8 +7,18 @@ use figment::value::{Dict, Value};
 use super::{Loaded, rules, secret};
 
 /// The settings that a running daemon takes over, each with all that stands below it.
-pub const LIVE: &[&str] =
-    &["close.retry", "events.retry", "events.stream", "events.webhooks", "http.token", "http.token_file", "log.level", "sweep"];
+pub const LIVE: &[&str] = &[
+    "close.retry",
+    "events.retry",
+    "events.stream",
+    "events.webhooks",
+    "http.token",
+    "http.token_file",
+    "log.level",
+    "sweep",
+    "timers.stream",
+    "timers.webhooks",
+];
 
 /// The names of settings that have changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

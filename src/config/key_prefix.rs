@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 pub struct KeyPrefix(Option<String>);
 
 impl KeyPrefix {
+    /// That of orders without keys.
+    pub(super) const fn none() -> Self {
+        Self(None)
+    }
+
     /// The prefix; nothing where there are no keys.
     #[must_use]
     pub fn get(&self) -> Option<&str> {

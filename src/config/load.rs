@@ -15,8 +15,8 @@ use figment::{
 };
 
 use super::{
-    Ask, Close, Config, DatabaseUrl, Databases, Rule, RuleName, RuleSettings, Span, Webhook, explain::explain, rules, secret, url_files,
-    variables::Variables,
+    Ask, Close, Config, DatabaseUrl, Databases, Rule, RuleName, RuleSettings, Span, Stream, Webhook, explain::explain, rules, secret,
+    url_files, variables::Variables,
 };
 
 /// The file that is read when none is named and it exists.
@@ -127,7 +127,9 @@ fn defaults_beside(set: &Figment, names: Vec<RuleName>) -> Config {
     let workers =
         places.iter().map(String::as_str).chain([""]).filter_map(|place| set.extract_inner(&format!("{place}close.workers")).ok());
     let wanted = workers.map(|workers: usize| workers.saturating_add(8)).max().unwrap_or_default();
-    defaults.database.connections = defaults.database.connections.max(wanted).max(fewest_connections(places.len()));
+    let timers = usize::from(matches!(set.extract_inner("timers.enabled"), Ok(true)));
+    let rules = places.len().max(1) + timers;
+    defaults.database.connections = defaults.database.connections.max(wanted).max(fewest_connections(rules));
     defaults
 }
 
@@ -197,11 +199,10 @@ impl Loaded {
         self.within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
         self.within("sweep.page", sweep.page as usize, 10, 100_000)?;
         let of_database = |key: &str| format!("{}.{key}", if self.config.databases.are_none() { "database" } else { "databases" });
-        self.within(&of_database("connections"), database.connections, fewest_connections(self.config.rules.len()), 1_000).map_err(
-            |message| {
-                if self.config.rules.len() > 1 { format!("{message}; each rule has one of its own, and four are shared") } else { message }
-            },
-        )?;
+        // Of shards none has a connection of its own.
+        let rules = if self.config.is_sharded() { self.config.of_rules().len() } else { self.config.rule_names().len() };
+        self.within(&of_database("connections"), database.connections, fewest_connections(rules), 1_000)
+            .map_err(|message| if rules > 1 { format!("{message}; each rule has one of its own, and four are shared") } else { message })?;
         for (key, span) in [
             ("sweep.every", sweep.every),
             (&of_database("timeout"), database.timeout),
@@ -216,20 +217,39 @@ impl Loaded {
         if database.timeout > LONGEST_STATEMENT {
             return Err(self.wrong(&of_database("timeout"), &format!("is {}, and must be at most 1 day", database.timeout)));
         }
+        self.validate_timers()?;
         self.validate_webhooks()?;
-        if let Some(stream) = &events.stream {
-            if self.config.redis.url.is_none() {
-                return Err(self.wrong(
-                    "events.stream.key",
-                    "names a stream in Redis, and there is no Redis: redis.url is \"none\"; take out the stream, or set redis.url",
-                ));
-            }
-            if stream.key.is_empty() {
-                return Err(self.wrong("events.stream.key", "is empty; write a key such as \"orders:closed\""));
-            }
-            if stream.max_len == 0 {
-                return Err(self.wrong("events.stream.max_len", "is 0; the stream would hold nothing"));
-            }
+        self.validate_hints()?;
+        self.validate_stream("events.stream", events.stream.as_ref(), "orders:closed")?;
+        self.validate_stream("timers.stream", self.config.timers.stream.as_ref(), "timers:fired")
+    }
+
+    fn validate_timers(&self) -> Result<(), String> {
+        let Config { timers, orders, .. } = &self.config;
+        if timers.enabled && timers.targets().next().is_none() {
+            let what = "is true, and no timer could have a target; write a [[timers.webhooks]], or [timers.stream]";
+            return Err(self.wrong("timers.enabled", what));
+        }
+        if self.config.rule_names().is_empty() {
+            let what =
+                format!("is \"{}\", and timers.enabled is false: there is nothing to do; name the table, or enable timers", orders.table);
+            return Err(self.wrong("orders.table", &what));
+        }
+        Ok(())
+    }
+
+    fn validate_stream(&self, list: &str, stream: Option<&Stream>, example: &str) -> Result<(), String> {
+        let Some(stream) = stream else { return Ok(()) };
+        let (key, max_len) = (format!("{list}.key"), format!("{list}.max_len"));
+        if self.config.redis.url.is_none() {
+            let what = "names a stream in Redis, and there is no Redis: redis.url is \"none\"; take out the stream, or set redis.url";
+            return Err(self.wrong(&key, what));
+        }
+        if stream.key.is_empty() {
+            return Err(self.wrong(&key, &format!("is empty; write a key such as \"{example}\"")));
+        }
+        if stream.max_len == 0 {
+            return Err(self.wrong(&max_len, "is 0; the stream would hold nothing"));
         }
         Ok(())
     }
@@ -263,6 +283,15 @@ impl Loaded {
 
     /// Where the orders of each rule are.
     fn validate_places(&self) -> Result<(), String> {
+        if self.config.is_sharded() {
+            let lacks = |what: &str| format!("{what} not together with orders in several tables or databases (orders.table)");
+            if self.config.timers.enabled {
+                return Err(self.wrong("timers.enabled", &lacks("is true, and timers are")));
+            }
+            if !self.config.hints.is_empty() {
+                return Err(self.wrong("hints", &lacks("has doors, and they are")));
+            }
+        }
         for config in self.config.of_rules() {
             let name = &config.which.name;
             let key = |key: &str| if self.config.rules.is_empty() { key.to_owned() } else { format!("{}.{name}.{key}", rules::RULES) };
@@ -286,8 +315,11 @@ impl Loaded {
 
     fn validate_webhooks(&self) -> Result<(), String> {
         let mut names = HashSet::new();
-        for Webhook { name, secrets, secret_files, timeout, concurrency, .. } in &self.config.events.webhooks {
-            let wrong = |what: &str| Err(self.wrong("events.webhooks", &format!("has an entry {name}, whose {what}")));
+        let Config { events, timers, .. } = &self.config;
+        let all = events.webhooks.iter().map(|webhook| ("events.webhooks", webhook));
+        let all = all.chain(timers.webhooks.iter().map(|webhook| ("timers.webhooks", webhook)));
+        for (list, Webhook { name, secrets, secret_files, timeout, concurrency, .. }) in all {
+            let wrong = |what: &str| Err(self.wrong(list, &format!("has an entry {name}, whose {what}")));
             if !names.insert(name) {
                 return wrong("name another one has, too");
             }

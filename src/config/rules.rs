@@ -10,7 +10,7 @@ use figment::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, Timers, optional, rule::Rival, schema};
 use crate::metric::BESIDE;
 
 /// The list in the file.
@@ -31,6 +31,19 @@ pub struct RuleName {
 impl RuleName {
     /// The name of the only rule, which needs none in the configuration.
     pub const ONLY: &str = "orders";
+
+    /// The name of the rule by which timers fire, which no other may have.
+    pub const TIMERS: &str = "timers";
+
+    pub(super) fn timers() -> Self {
+        Self { text: Self::TIMERS.into(), named: Self::TIMERS.len() }
+    }
+
+    /// Whether timers fire by it.
+    #[must_use]
+    pub fn is_timers(&self) -> bool {
+        self.as_str() == Self::TIMERS
+    }
 
     /// The name itself.
     #[must_use]
@@ -148,7 +161,7 @@ pub struct Which {
 
 impl Config {
     /// The settings as each rule has them: with its own orders, close, key prefix and include in the place of the only one's.
-    /// Where its orders are in several shards, as it has them for each.
+    /// Where its orders are in several shards, as it has them for each. That of the timers comes last.
     #[must_use]
     pub fn of_each_rule(&self) -> Vec<Self> {
         let mut all: Vec<Self> = self.of_rules().into_iter().flat_map(Self::of_each_shard).collect();
@@ -159,19 +172,31 @@ impl Config {
             let rivals: Vec<_> = all.iter().map(|config| self.rivals_of(config)).collect();
             all.iter_mut().zip(rivals).for_each(|(config, rivals)| config.which.rivals = rivals);
         }
+        all.extend(self.timers.rule(self));
+        let are_several = all.len() > 1;
+        for rule in &mut all {
+            rule.timers = Timers::default();
+            rule.which.is_one_of_several |= are_several;
+        }
         all
+    }
+
+    /// How the tables are laid out of all rules but that of the timers.
+    pub(super) fn orders_of_rules(&self) -> impl Iterator<Item = &Orders> {
+        let only = (self.rules.is_empty() && !self.orders.table.is_none()).then_some(&self.orders);
+        only.into_iter().chain(self.rules.values().map(|rule| &rule.orders))
     }
 
     /// The same of each rule, wherever its orders are.
     pub(super) fn of_rules(&self) -> Vec<Self> {
         if self.rules.is_empty() {
-            return vec![self.clone()];
+            return self.orders_of_rules().map(|_| self.clone()).collect();
         }
         let of_rule = |(name, rule): (&RuleName, &RuleSettings)| {
             let mut config = Self { orders: rule.orders.clone(), close: rule.close.clone(), rules: BTreeMap::new(), ..self.clone() };
             config.redis.key_prefix = rule.key_prefix.clone();
             config.events.include = rule.include.clone();
-            config.which = Which { name: name.clone(), is_one_of_several: self.rules.len() > 1, ..Which::default() };
+            config.which = Which { name: name.clone(), ..Which::default() };
             config
         };
         self.rules.iter().map(of_rule).collect()
@@ -179,14 +204,8 @@ impl Config {
 
     /// The names of all rules, each with its shards where it has some.
     #[must_use]
-    pub fn line_names(&self) -> Vec<RuleName> {
-        self.of_each_rule().into_iter().map(|config| config.which.name).collect()
-    }
-
-    /// The names of all rules.
-    #[must_use]
     pub fn rule_names(&self) -> Vec<RuleName> {
-        if self.rules.is_empty() { vec![self.which.name.clone()] } else { self.rules.keys().cloned().collect() }
+        self.of_each_rule().into_iter().map(|rule| rule.which.name).collect()
     }
 
     /// The other rules that close orders in the same place.
@@ -248,6 +267,9 @@ pub(super) fn by_name(settings: &mut Dict) -> Result<(), String> {
             Some(_) => return Err(format!("rules, entry {at}: name takes a text in quotes")),
             None => return Err(format!("rules, entry {at}: name is missing; write name = \"...\" first")),
         };
+        if name == RuleName::TIMERS {
+            return Err(format!("rules, entry {at}: the name {name} is that of the rule by which timers fire; choose another"));
+        }
         if let Err(what) = name.parse::<RuleName>() {
             return Err(format!("rules, entry {at}: name {} {what}", super::quoted("name", &name)));
         }

@@ -65,8 +65,12 @@ pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
     let path = if let ["rules", _, rest @ ..] = path.as_slice() { rest } else { &path };
     let what = is_a(text)?;
     match path {
-        ["events", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
-        ["redis" | "database", "url"] | ["databases", _] | ["events", "webhooks", _, "url"] | ["close", "ask", "url"]
+        ["events" | "timers", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
+        ["redis" | "database", "url"]
+        | ["databases", _]
+        | ["hints", _, "url"]
+        | ["events" | "timers", "webhooks", _, "url"]
+        | ["close", "ask", "url"]
             if webhook_secret(text).is_none() =>
         {
             None
@@ -85,8 +89,21 @@ fn is_harmless_in_sql(text: &str) -> bool {
     is_sql
         && urls.all(|(before, url)| {
             let has_login = url.split(|c: char| c.is_whitespace()).next().is_some_and(|url| url.contains('@'));
-            let of_server =
-                ["postgres", "postgresql", "mysql", "mariadb", "sqlite", "redis", "rediss", "redis+unix", "unix", "valkey", "valkeys"];
+            let of_server = [
+                "postgres",
+                "postgresql",
+                "mysql",
+                "mariadb",
+                "sqlite",
+                "redis",
+                "rediss",
+                "redis+unix",
+                "unix",
+                "valkey",
+                "valkeys",
+                "amqp",
+                "amqps",
+            ];
             !has_login && !of_server.iter().any(|scheme| before.to_ascii_lowercase().ends_with(scheme))
         })
 }

@@ -1,5 +1,6 @@
 //! Connection URLs. They carry passwords, so neither `Debug` nor `Display` prints one.
 
+mod amqp;
 mod database;
 mod hosts;
 mod redis;
@@ -7,6 +8,7 @@ mod webhook;
 
 use url::{Position, Url};
 
+pub use amqp::AmqpUrl;
 pub use database::DatabaseUrl;
 pub use redis::{Endpoint, RedisAddress, RedisUrl, Sentinels};
 pub use webhook::WebhookUrl;

@@ -8,6 +8,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::optional::NONE;
+
 /// A column's name, taken as written: neither folded nor split.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
@@ -16,6 +18,11 @@ pub struct ColumnName(String);
 impl ColumnName {
     pub(super) fn new(name: &str) -> Self {
         Self(name.into())
+    }
+
+    /// The column of our own table in which a timer has the time at which it fired.
+    pub(crate) fn fired_at() -> Self {
+        Self::new("fired_at")
     }
 
     /// The name, unquoted.
@@ -69,6 +76,12 @@ impl TableName {
     /// A table of this schema, if one is given.
     pub(crate) fn of(schema: Option<String>, name: impl Into<String>) -> Self {
         Self { database: None, schema, name: name.into() }
+    }
+
+    /// Whether it says that there is none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.schema.is_none() && self.name == NONE
     }
 }
 

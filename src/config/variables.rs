@@ -16,7 +16,7 @@ use super::{Config, rules};
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 21] = [
+const TEXT: [&str; 22] = [
     "redis.url",
     "redis.url_file",
     "redis.ca_file",
@@ -38,6 +38,7 @@ const TEXT: [&str; 21] = [
     "http.token",
     "http.token_file",
     "log.level",
+    "timers.stream.key",
 ];
 
 /// Whether Kubernetes sets a variable of this name for a Service `order-closer`, or `order-closer-redis`: its host, its

@@ -232,6 +232,7 @@ fn closed_by(event: &Event) -> String {
         Trigger::Sweep => "the sweep",
         Trigger::Reconcile => "order-closer reconcile",
         Trigger::Request => "a request for it by its id",
+        Trigger::Hint => "a hint that came in through a door",
     });
     let late = if *lateness < SECOND { format!("{:.1} ms", *lateness as f64 / 1e3) } else { span(*lateness) };
     format!("was closed at {}, {late} after its deadline, by {} ({})", moment(*closed_at), Printable(by), Printable(instance))

@@ -16,7 +16,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
-use tower_http::{limit::RequestBodyLimitLayer, timeout::TimeoutLayer};
+use tower_http::timeout::TimeoutLayer;
 use tracing::{debug, error, info};
 
 use super::{Access, Desks, routes};
@@ -24,9 +24,6 @@ use crate::close::Reminder;
 
 /// Connections at the same time; more wait to be taken.
 const CONNECTIONS: usize = 64;
-
-/// The longest body of a request: none of ours needs one.
-const LONGEST_BODY: usize = 16 * 1_024;
 
 /// How long a request's head may take to come, and an answer to be made.
 const HEAD: Duration = Duration::from_secs(5);
@@ -58,7 +55,6 @@ async fn listen(address: SocketAddr, routes: Router, stop: CancellationToken) {
     let Some(listener) = stop.run_until_cancelled(bind(address)).await else { return };
     let limits = ServiceBuilder::new()
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER))
-        .layer(RequestBodyLimitLayer::new(LONGEST_BODY))
         .layer(DefaultBodyLimit::disable());
     let routes = routes.layer(limits);
     let (places, graceful) = (Arc::new(Semaphore::new(CONNECTIONS)), GracefulShutdown::new());

@@ -8,7 +8,7 @@ use tracing::info;
 
 use crate::{
     close::{Gate, Inbox, Outage, Stats, Summary, Why},
-    order::Trigger::{Expired, Pacer, Sweep},
+    order::Trigger::{Expired, Hint, Pacer, Sweep},
     store::Store,
     trigger::{Hearing, Passes},
 };
@@ -97,6 +97,7 @@ impl Summaries {
             expired = summary.by(Expired),
             pacer = summary.by(Pacer),
             sweep = summary.by(Sweep),
+            hint = summary.by(Hint),
             lateness_p50_ms = summary.lateness_ms.map(|lateness| lateness.p50),
             lateness_p99_ms = summary.lateness_ms.map(|lateness| lateness.p99),
             lateness_max_ms = summary.lateness_ms.map(|lateness| lateness.max),

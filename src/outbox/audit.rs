@@ -44,6 +44,14 @@ pub struct Event {
     pub answer: Option<String>,
 }
 
+impl Event {
+    /// Whether it is a timer that has fired.
+    #[must_use]
+    pub fn is_of_timer(&self) -> bool {
+        self.rule == RuleName::TIMERS
+    }
+}
+
 /// The same as it is printed in JSON.
 #[derive(Debug, Serialize)]
 pub struct Recorded<'e> {

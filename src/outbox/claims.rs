@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::{
-    Event, Note, Result,
+    Event, Note, Rearmed, Result,
     audit::{columns, event, uuid},
 };
 use crate::store::{Fields, Link, Outbox, Value, finish, listed};
@@ -61,6 +61,8 @@ pub struct Settled {
     pub delivered: Vec<Uuid>,
     /// They have not.
     pub failed: Vec<Failed>,
+    /// The timers of which delivered events were, that are to fire once more.
+    pub again: Vec<Rearmed>,
     /// What that says of the target.
     pub notes: Vec<Note>,
 }
@@ -260,7 +262,8 @@ impl Outbox {
 
     async fn settle_in(&self, link: &mut dyn Link, target: &str, settled: &Settled) -> Result<()> {
         let (words, deliveries, now) = (&self.words, self.words.deliveries(), self.words.now);
-        let Settled { delivered, failed, notes } = settled;
+        let Settled { delivered, failed, again, notes } = settled;
+        self.rearm_in(link, again).await?;
         for note in notes {
             self.note_in(link, target, note).await?;
         }

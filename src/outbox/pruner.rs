@@ -93,7 +93,22 @@ impl Pruner {
             }
             tokio::time::sleep(began.elapsed()).await;
         }
+        if self.store.rule().is_timers() {
+            self.prune_timers().await?;
+        }
         self.forget_settled().await
+    }
+
+    async fn prune_timers(&self) -> Result<(), StoreError> {
+        loop {
+            let began = Instant::now();
+            let pruned = self.store.outbox().prune_timers(self.keep, PIECE).await?;
+            if pruned == 0 {
+                return Ok(());
+            }
+            debug!(timers = pruned, "old timers pruned");
+            tokio::time::sleep(began.elapsed()).await;
+        }
     }
 
     async fn forget_settled(&self) -> Result<(), StoreError> {

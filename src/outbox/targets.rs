@@ -1,6 +1,7 @@
 //! Whoever is told of closures.
 
 mod envelope;
+mod firing;
 mod stream;
 mod webhook;
 
@@ -9,10 +10,11 @@ use std::{fmt, time::Duration};
 use async_trait::async_trait;
 
 pub use envelope::{CONTENT_TYPE, Closure, cloud_event};
+pub use firing::Firing;
 pub use stream::Entries;
 pub use webhook::Endpoint;
 
-use super::{Courier, Event};
+use super::{Courier, Due, Event};
 use crate::config::Config;
 
 /// What came of one delivery.
@@ -20,6 +22,13 @@ use crate::config::Config;
 pub enum Answer {
     /// It has arrived.
     Delivered,
+    /// It has arrived, and its timer is to be told once more.
+    Again {
+        /// When.
+        due: Due,
+    },
+    /// It is not wanted: this one, and not all that the target could be told.
+    Unwanted,
     /// It has not, or nobody knows.
     Failed {
         /// Why.
@@ -54,6 +63,8 @@ impl Answer {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
+            Self::Again { .. } => "again",
+            Self::Unwanted => "unwanted",
             Self::Failed { .. } => "failed",
             Self::Away { .. } => "away",
             Self::Gone { .. } => "gone",
@@ -82,14 +93,21 @@ pub trait Target: fmt::Debug + Send + Sync {
     async fn deliver(&self, event: &Event) -> Answer;
 }
 
+/// The setting that has the webhooks of a rule.
+#[must_use]
+pub fn webhooks_of(rule: &Config) -> &'static str {
+    if rule.which.name.is_timers() { "timers.webhooks" } else { "events.webhooks" }
+}
+
 /// All targets of the configuration.
 ///
 /// # Errors
 /// Says which file of which target can't be used.
 pub fn couriers(config: &Config) -> Result<Vec<Courier>, String> {
     let mut couriers = Vec::new();
+    let list = webhooks_of(config);
     for webhook in &config.events.webhooks {
-        couriers.push(Courier::of(|| Endpoint::new(webhook, &config.events.source))?);
+        couriers.push(Courier::of(|| Endpoint::new(list, webhook, &config.events.source))?);
     }
     if let Some(stream) = &config.events.stream {
         couriers.push(Courier::of(|| Entries::new(&config.redis, stream, &config.events.source))?);

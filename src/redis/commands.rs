@@ -1,5 +1,6 @@
 //! The commands that we send: to the one server, or to whom of a cluster they concern.
 
+mod hints;
 mod keyed;
 
 use std::{
@@ -13,6 +14,7 @@ use fred::{
     interfaces::{ClientLike, ConfigInterface},
 };
 
+pub use hints::{Claimed, DelayQueue, DueMembers, Group, StreamEntry};
 pub use keyed::Life;
 
 use super::{
@@ -276,6 +278,16 @@ impl Commands {
                 one.map(Arc::clone).ok_or_else(|| RedisError::unreachable("the cluster has no primaries"))
             }
         }
+    }
+
+    /// The server that has a key.
+    pub(super) async fn at_key(&self, key: &str) -> Result<Arc<Supervisor>> {
+        if let Servers::Cluster(cluster) = &*self.servers
+            && let Some((_, member)) = cluster.map(PATIENCE).await?.owner(key)
+        {
+            return Ok(Arc::clone(&member.supervisor));
+        }
+        self.any().await
     }
 
     /// The ACL rule for the keys of orders.

@@ -17,7 +17,10 @@ use super::{
     sentinels::{Watch, Watching},
     server::{Info, Server, check_role, fields},
 };
-use crate::config::{Listen, Redis, RedisAddress};
+use crate::{
+    config::{Listen, Redis, RedisAddress},
+    stall,
+};
 
 /// How long a look at where the name leads may take, beside an audit.
 const LOOK: Duration = Duration::from_millis(500);
@@ -125,7 +128,7 @@ impl Connection {
 
     /// Whether it is still the Redis for us: a primary, and where its name leads.
     pub(super) async fn audit(&mut self) -> Result<()> {
-        self.check_role().await?;
+        stall::ask_again(PATIENCE, || self.check_role()).await?;
         let Guide::Name { host, port, lead } = &mut self.guide else {
             return Ok(());
         };

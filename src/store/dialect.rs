@@ -47,6 +47,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// How it is asked what it holds.
     const SURVEY: &'static SurveyWords;
 
+    /// Asks for the schema in which a bare name is looked for first.
+    const HOME: &'static str;
+
     /// Begins a transaction on our own tables.
     const BEGIN: &'static str;
 
@@ -134,6 +137,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`crate::store::Misfit`] when the table does not fit the rule.
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Self::Table, Fragments), OpenError>;
+
+    /// The words for our own tables in this schema, beside this table.
+    fn words(schema: &str, table: &str) -> Words;
 
     /// Reads what only `check` wants to know.
     ///

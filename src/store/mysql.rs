@@ -33,6 +33,7 @@ use crate::{
         driver::Columns,
         error::Class,
         hosts::Host,
+        own::Words,
         session::Session,
         statement::{Parameters, sql},
         survey::SurveyWords,
@@ -41,6 +42,7 @@ use crate::{
         zone::ServersZone,
     },
 };
+pub(in crate::store) use deadline::NOW;
 use ids::ListStatement;
 use statements::Orders;
 
@@ -107,6 +109,7 @@ impl Dialect for MySql {
     const READ_ONLY: &'static str = "SET SESSION TRANSACTION READ ONLY";
     const PARAMETERS: Parameters = Parameters::Bare;
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
+    const HOME: &'static str = "SELECT CAST(COALESCE(DATABASE(), '') AS CHAR)";
     const BEGIN: &'static str = "START TRANSACTION";
     // A commit is not to be interrupted.
     const COMMIT: &'static str = "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = 10 */; COMMIT";
@@ -225,6 +228,10 @@ impl Dialect for MySql {
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Orders, Fragments), OpenError> {
         statements::read(session, rule, self.time_zone.as_ref()).await
+    }
+
+    fn words(schema: &str, table: &str) -> Words {
+        own::words(schema, table)
     }
 
     async fn findings(&self, session: &mut Session<Self>, orders: &Orders, _: &Fragments) -> Result<Findings, StoreError> {

@@ -5,8 +5,8 @@ use std::{any::Any, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 use crate::{
-    config::{Config, Database, DatabaseUrl, Events, Rule},
-    store::{Misfit, OpenError, Store, mysql, postgres, sqlite, table},
+    config::{ColumnName, Config, Database, DatabaseUrl, Events, Rule},
+    store::{Misfit, OpenError, Outbox, Store, mysql, postgres, sqlite, table},
 };
 
 /// The connections that the stores of several rules have in common: the first that is opened connects.
@@ -62,8 +62,17 @@ impl Settings {
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let Config { database, events, .. } = config;
+        let mut rule = Rule::of(config);
+        if rule.name.is_timers() {
+            let now = match database.url {
+                DatabaseUrl::Postgres(_) => postgres::NOW,
+                DatabaseUrl::MySql(_) => mysql::NOW,
+                DatabaseUrl::Sqlite(_) => sqlite::NOW,
+            };
+            rule.set.insert(ColumnName::fired_at(), now.into());
+        }
         Self {
-            rule: Arc::new(Rule::of(config)),
+            rule: Arc::new(rule),
             database: database.clone(),
             events: events.clone(),
             sharing: Sharing::default(),
@@ -132,6 +141,19 @@ pub async fn lacking_rights(config: &Config) -> Result<Vec<String>, OpenError> {
         DatabaseUrl::Postgres(_) => table::lacking_rights::<postgres::Postgres>(&settings).await,
         DatabaseUrl::MySql(_) => table::lacking_rights::<mysql::MySql>(&settings).await,
         DatabaseUrl::Sqlite(_) => Ok(Vec::new()),
+    }
+}
+
+/// Our own tables as the timers need them, which may be there without any orders, and may be missing.
+///
+/// # Errors
+/// As [`open`] says.
+pub async fn tables_of_timers(config: &Config) -> Result<Outbox, OpenError> {
+    let settings = Settings::of(config);
+    match settings.database.url {
+        DatabaseUrl::Postgres(_) => table::own_tables::<postgres::Postgres>(&settings).await,
+        DatabaseUrl::MySql(_) => table::own_tables::<mysql::MySql>(&settings).await,
+        DatabaseUrl::Sqlite(_) => table::own_tables::<sqlite::Sqlite>(&settings).await,
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The newest version of our tables that this program knows.
-pub const VERSION: i64 = 6;
+pub const VERSION: i64 = 7;
 
 /// The version from which on they hold what events and dead letters need.
 const WITH_ORDERS_TABLE: i64 = 2;
@@ -55,6 +55,9 @@ const WITH_ANSWERS: i64 = 5;
 
 /// The version from which on they hold the heartbeats of daemons that have no Redis.
 const WITH_MEMBERS: i64 = 6;
+
+/// The version from which on they hold timers.
+pub(crate) const WITH_TIMERS: i64 = 7;
 
 /// Where connections for our own tables come from.
 #[async_trait]
@@ -168,6 +171,12 @@ pub struct Outbox {
 impl Outbox {
     pub(super) fn new(backend: impl Backend + 'static, tables: &OwnTables) -> Self {
         Self { backend: Arc::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
+    }
+
+    /// None, in a database that nobody reaches.
+    #[cfg(test)]
+    pub(crate) fn absent(backend: impl Backend + 'static, rule: &RuleName) -> Self {
+        Self { backend: Arc::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version: 0 }
     }
 
     /// The same tables, over other connections.

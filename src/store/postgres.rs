@@ -27,6 +27,7 @@ use crate::{
         dialect::{Dialect, Fragments, List, text},
         error::Class,
         hosts::Host,
+        own::Words,
         session::Session,
         statement::{Parameters, sql},
         survey::SurveyWords,
@@ -35,6 +36,7 @@ use crate::{
         zone::ServersZone,
     },
 };
+pub(in crate::store) use statements::NOW;
 use statements::Table;
 use zone::SessionZone;
 
@@ -57,6 +59,7 @@ impl Dialect for Postgres {
     const READ_ONLY: &'static str = "SET default_transaction_read_only = on";
     const PARAMETERS: Parameters = Parameters::Dollar;
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
+    const HOME: &'static str = "SELECT COALESCE(current_schema()::text, 'public')";
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";
     const CHECK_DEFERRED: Option<&'static str> = Some("SET CONSTRAINTS ALL IMMEDIATE");
     const FAILS_WHOLE: bool = true;
@@ -158,6 +161,10 @@ impl Dialect for Postgres {
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {
         statements::read(session, rule, &self.zone).await
+    }
+
+    fn words(schema: &str, table: &str) -> Words {
+        own::words(schema, table)
     }
 
     async fn findings(&self, session: &mut Session<Self>, table: &Table, fragments: &Fragments) -> Result<Findings, StoreError> {

@@ -39,6 +39,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// From and until how many microseconds from now.
+    #[cfg(test)]
+    pub(crate) const fn bounds(self) -> (i64, i64) {
+        (self.from, self.until)
+    }
+
     /// What is overdue, but no longer than so; `None` for whatever is.
     #[must_use]
     pub fn overdue(oldest: Option<Duration>) -> Self {

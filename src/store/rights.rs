@@ -61,12 +61,15 @@ impl Need {
 
 /// What a rule does to its own table, and the user's SQL to others.
 pub(super) fn needs(rule: &Rule, reading: Reading) -> Vec<Need> {
-    let Rule { id, status, deadline, set, close_sql, filter, table, .. } = rule;
+    let Rule { name, id, status, deadline, set, close_sql, filter, table, .. } = rule;
     let updated = set.keys().chain([status]);
+    // Timers are registered, cancelled and pruned, too.
+    let rights: &[Right] =
+        if name.is_timers() { &[Right::Select, Right::Insert, Right::Update, Right::Delete] } else { &[Right::Select, Right::Update] };
     let orders = Need {
         read: [id, status, &deadline.column].map(ToString::to_string).to_vec(),
         updated: updated.map(ToString::to_string).collect(),
-        ..Need::of(table.clone(), &[Right::Select, Right::Update])
+        ..Need::of(table.clone(), rights)
     };
     let written = close_sql.iter().map(|statement| &statement.sql).chain(set.values()).chain(filter);
     let mentioned = written.flat_map(|sql| mentioned::mentioned(sql, reading));
@@ -131,7 +134,9 @@ pub fn grants(config: &Config, database: Option<&str>) -> Grants {
 /// The GRANTs by which a user may do with our own tables whatever a daemon does that records events; `schema` is quoted, with its dot.
 pub(crate) fn own_rights(schema: &str, to: &str) -> Vec<String> {
     let events = Events { enabled: true, ..Events::default() };
-    let needs = own("", &events, VERSION);
+    let timers = TableName::of(None, "order_closer_timers");
+    let mut needs = own("", &events, VERSION);
+    needs.push(Need::of(timers, &[Right::Select, Right::Insert, Right::Update, Right::Delete]));
     needs.iter().filter_map(|need| grant(&need.rights, &format!("{schema}{}", need.table.name), to)).collect()
 }
 

@@ -8,6 +8,8 @@ mod own;
 mod statements;
 mod survey;
 
+pub(super) use own::words;
+
 use std::{borrow::Cow, os::unix::fs::MetadataExt, time::Duration};
 
 use async_trait::async_trait;
@@ -25,6 +27,7 @@ use crate::{
         driver::{Columns, Driver, Value},
         error::Class,
         hosts::Host,
+        own::Words,
         session::Session,
         statement::{Parameters, sql},
         survey::SurveyWords,
@@ -32,6 +35,7 @@ use crate::{
         unusable_url,
     },
 };
+pub(in crate::store) use deadline::NOW;
 use statements::{IDS, Table};
 
 /// Rows that SQLite's thread may read ahead of us: with the driver's 50, the two threads would wake each
@@ -58,6 +62,7 @@ impl Dialect for Sqlite {
     const PARAMETERS: Parameters = Parameters::Numbered;
     const BRACKETS: (&'static str, &'static str) = ("SELECT * FROM (", ")");
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
+    const HOME: &'static str = "SELECT 'main'";
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
     const STANDING: &'static str = "SELECT 0, NULL";
@@ -127,6 +132,10 @@ impl Dialect for Sqlite {
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {
         statements::read(session, rule, &self.url, self.time_zone.as_ref()).await
+    }
+
+    fn words(schema: &str, table: &str) -> Words {
+        words(schema, table)
     }
 
     async fn findings(&self, session: &mut Session<Self>, table: &Table, fragments: &Fragments) -> Result<Findings, StoreError> {

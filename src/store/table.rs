@@ -9,6 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use sqlx::SqlSafeStr;
 use tokio::sync::watch;
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
         Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle, OpenError,
         Outbox, Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
-        dialect::{Dialect, Fragments, order_row, sorted},
+        dialect::{Dialect, Fragments, order_row, sorted, text},
         driver::{Columns, Value},
         halt::Halt,
         hosts::Hosts,
@@ -174,6 +175,20 @@ pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Ve
     let lacking = D::lacking_rights(&mut connections.read().await?, &settings.rule, &settings.events).await;
     connections.close().await;
     Ok(lacking?)
+}
+
+/// Our own tables beside a table that need not be there, in the schema in which its name is looked for first.
+pub(super) async fn own_tables<D: Dialect>(settings: &Settings) -> Result<Outbox, OpenError> {
+    let (_, connections, _) = connect::<D>(settings).await?;
+    let mut session = connections.read().await?;
+    let table = &settings.rule.table;
+    let schema = match &table.schema {
+        Some(schema) => schema.clone(),
+        None => text::<D>(&session.execute(D::HOME.into_sql_str()).await?)?,
+    };
+    let own = OwnTables::find(&mut session, D::words(&schema, &table.name), &settings.rule.name).await?;
+    drop(session);
+    Ok(Outbox::new(connections, &own))
 }
 
 #[async_trait]

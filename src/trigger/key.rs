@@ -49,6 +49,14 @@ impl KeyReader {
         self.store.id_kind().parse(id).map_err(NotAnOrder::NotAnId)
     }
 
+    /// The id that stands by itself.
+    ///
+    /// # Errors
+    /// Says why it can't be one.
+    pub fn id(&self, id: &[u8]) -> Result<OrderId, NotAnId> {
+        self.store.id_kind().parse(id)
+    }
+
     /// The key of an order, where orders have keys.
     #[must_use]
     pub fn key(&self, id: &OrderId) -> Option<String> {

@@ -20,7 +20,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{debug, error, warn};
 
 use crate::{
-    close::{Offer, Reminder},
+    close::{Inbox, Offer, Reminder},
     config::Redis,
     order::Trigger,
     redis::{Commands, Primary, RedisError, Said as RedisSaid, address},
@@ -39,6 +39,12 @@ pub struct Hearing {
 }
 
 impl Hearing {
+    /// One primary, heard or not.
+    #[cfg(test)]
+    pub(crate) fn of_one(is_heard: bool) -> Self {
+        Self { primaries: 1, subscribed: is_heard.then(|| "one".to_owned()).into_iter().collect() }
+    }
+
     /// How many primaries there are, as far as that is known: one without a cluster.
     #[must_use]
     pub fn primaries(&self) -> usize {
@@ -84,6 +90,14 @@ pub struct Listening {
 }
 
 impl Listening {
+    /// Who takes the orders of its table, where there is one.
+    pub(crate) fn inbox(&self) -> Option<&Arc<Inbox>> {
+        match &self.takers {
+            Takers::Table(taker) => Some(&taker.inbox),
+            Takers::Shards(_) => None,
+        }
+    }
+
     /// Asks for a sweep of each of its tables.
     pub(super) fn want_sweeps(&self) {
         self.takers.each(|taker| taker.inbox.want_sweep());

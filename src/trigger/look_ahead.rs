@@ -63,6 +63,7 @@ impl LookAhead {
     /// Looks again and again.
     pub async fn run(self) {
         tokio::select! {
+            biased;
             () = self.look_again_and_again() => {}
             () = self.stop.cancelled() => {}
         }

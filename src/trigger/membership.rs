@@ -43,6 +43,8 @@ use crate::{
 };
 pub use board::Board;
 use board::BoardError;
+#[cfg(test)]
+pub use board::Hash;
 use first_edition::FirstEdition;
 pub use first_edition::first_edition_lives;
 pub use fitness::Pulse;
@@ -98,6 +100,12 @@ impl Default for Membership {
 }
 
 impl Membership {
+    /// One of this name.
+    #[cfg(test)]
+    pub(crate) fn named(name: &str) -> Self {
+        Self { peers: RwLock::new(Peers::new(name)) }
+    }
+
     /// How long after its deadline it is for us to try an order: zero if we are the first.
     #[must_use]
     pub fn patience(&self, id: &OrderId) -> Duration {

@@ -11,10 +11,12 @@
 //!   touch that failed, and while too many touches have no answer yet. A crowd, too, costs less that way.
 
 use std::{
+    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use async_trait::async_trait;
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     time::Instant,
@@ -26,7 +28,7 @@ use crate::{
     close::{Foresight, Inbox, Later},
     metric,
     order::{OrderId, Trigger},
-    redis::Commands,
+    redis::{Commands, RedisError},
     trigger::{
         key::KeyReader,
         listener::Hearing,
@@ -93,12 +95,12 @@ impl Pacer {
         (upcoming, later): (mpsc::Receiver<Vec<Upcoming>>, mpsc::Receiver<Later>),
         inbox: Arc<Inbox>,
         peers: Arc<Membership>,
-        (keys, commands, subscribed): (KeyReader, Commands, watch::Receiver<Hearing>),
+        (keys, redis, subscribed): (KeyReader, Arc<dyn Touch>, watch::Receiver<Hearing>),
         stop: CancellationToken,
     ) -> Self {
         let touch = Toucher {
             keys,
-            commands,
+            redis,
             subscribed,
             inbox: Arc::clone(&inbox),
             under_way: Arc::new(Semaphore::new(UNDER_WAY)),
@@ -125,7 +127,14 @@ impl Pacer {
         loop {
             metric::WHEEL.set(wheel.len() as f64, &[self.touch.keys.rule().label()]);
             tokio::select! {
+                // Whose time has come goes first, however much there is to take in.
+                biased;
                 () = self.stop.cancelled() => return,
+                ready = wheel.ready() => {
+                    self.act(ready, &mut wheel);
+                    // The runtime runs whom this has woken next on this very thread: now, not after the whole crowd.
+                    tokio::task::yield_now().await;
+                }
                 Some(orders) = self.upcoming.recv() => {
                     for Upcoming { id, deadline, at } in orders {
                         let appointment = self.first_appointment(at, deadline);
@@ -137,11 +146,6 @@ impl Pacer {
                 }
                 Some(Later { id, trigger, at }) = self.later.recv() => {
                     wheel.insert(id, Appointment { at, deadline: None, step: Step::Offer(trigger) });
-                }
-                ready = wheel.ready() => {
-                    self.act(ready, &mut wheel);
-                    // The runtime runs whom this has woken next on this very thread: now, not after the whole crowd.
-                    tokio::task::yield_now().await;
                 }
             }
         }
@@ -199,11 +203,28 @@ impl Pacer {
     }
 }
 
+/// Who has the keys.
+#[async_trait]
+pub trait Touch: fmt::Debug + Send + Sync {
+    /// Reads keys, so that those whose time has come expire and are announced; returns how many of them are still there.
+    ///
+    /// # Errors
+    /// Says why there was no answer within `limit`.
+    async fn touch(&self, keys: Vec<String>, limit: Duration) -> Result<u64, RedisError>;
+}
+
+#[async_trait]
+impl Touch for Commands {
+    async fn touch(&self, keys: Vec<String>, limit: Duration) -> Result<u64, RedisError> {
+        Self::touch(self, keys, limit).await
+    }
+}
+
 /// Touches keys at their deadlines.
 #[derive(Debug)]
 pub struct Toucher {
     keys: KeyReader,
-    commands: Commands,
+    redis: Arc<dyn Touch>,
     subscribed: watch::Receiver<Hearing>,
     inbox: Arc<Inbox>,
     under_way: Arc<Semaphore>,
@@ -218,9 +239,9 @@ impl Toucher {
         }
         let Some(keys) = ids.iter().map(|id| self.keys.key(id)).collect() else { return false };
         let Ok(place) = Arc::clone(&self.under_way).try_acquire_owned() else { return false };
-        let (commands, inbox, rest_until) = (self.commands.clone(), Arc::clone(&self.inbox), Arc::clone(&self.rest_until));
+        let (redis, inbox, rest_until) = (Arc::clone(&self.redis), Arc::clone(&self.inbox), Arc::clone(&self.rest_until));
         tokio::spawn(async move {
-            match commands.touch(keys, TOUCH_LIMIT).await {
+            match redis.touch(keys, TOUCH_LIMIT).await {
                 // The keys are gone, and their notifications on the way.
                 Ok(0) => {}
                 // Nobody else will speak of those that are there.

@@ -76,6 +76,7 @@ impl Sweep {
     /// Sweeps again and again.
     pub async fn run(self) {
         tokio::select! {
+            biased;
             () = self.sweep_again_and_again() => {}
             () = self.stop.cancelled() => {}
         }
@@ -122,6 +123,7 @@ impl Sweep {
             was_slow = rest.is_slow();
             let paused = self.pause(length, was_slow.then_some(began), found.step_in);
             tokio::select! {
+                biased;
                 () = watchdog::waiting(paused) => {}
                 () = settings.changed() => {}
             }
@@ -131,6 +133,7 @@ impl Sweep {
     /// Waits for the turn of one that is slow; whoever asks for a sweep need not.
     async fn turn(&self, last: Option<Instant>) -> Option<MutexGuard<'_, ()>> {
         tokio::select! {
+            biased;
             turn = self.turns.take() => Some(turn),
             () = self.requested(last.map_or_else(Instant::now, |last| last + SLOW_REQUEST)) => None,
         }
@@ -144,6 +147,7 @@ impl Sweep {
         let at = step_in.map_or(timer, |at| timer.min(at)).max(soonest);
         let heard = slow.map_or(soonest, |began| soonest.max(began + SLOW_REQUEST));
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(at) => {}
             () = self.requested(heard) => {}
         }

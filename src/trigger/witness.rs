@@ -37,6 +37,7 @@ use crate::{
     config::{Config, Disputed, Span},
     order::{OrderId, Trigger},
     redis::{Commands, Expiries, Expiry},
+    stall,
     store::{Store, StoreError},
     trigger::witness::{
         answers::{Answer, Answers, Key},
@@ -149,7 +150,7 @@ impl Witness {
     async fn learn(&self, orders: &[(OrderId, Option<i64>)]) -> Option<Vec<Option<Key>>> {
         let limit = self.lock().limit(Instant::now())?;
         let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{}", self.prefix, id.as_str())).collect();
-        let answer = self.keys.expiries(&names, limit).await;
+        let answer = stall::ask_again(limit, || self.keys.expiries(&names, limit)).await;
         let answered = Instant::now();
         let keys = match answer {
             Ok(expiries) => self.lock().learned(orders, &expiries, answered, &self.mapping),

@@ -62,6 +62,16 @@ async fn php_with_pdo_and_phpredis() {
     sit(Kind::MariaDb, toolchain::php("orders.php"), url).await;
 }
 
+#[tokio::test]
+async fn php_with_laravel() {
+    sit(Kind::MariaDb, toolchain::laravel("orders_laravel.php"), url).await;
+}
+
+#[tokio::test]
+async fn go_with_pgx_and_redigo() {
+    sit(Kind::Postgres, toolchain::go(), url).await;
+}
+
 /// The URL as MariaDB's driver for Java knows it.
 fn jdbc(database: &Database) -> String {
     format!("{}?user=root", database.url.replace("mysql://root@", "jdbc:mariadb://"))

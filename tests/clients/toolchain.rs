@@ -74,12 +74,52 @@ static PHP: Place = LazyLock::new(|| {
     Ok(place)
 });
 
+static LARAVEL: Place = LazyLock::new(|| {
+    for part in ["Database", "Redis"] {
+        let file = format!("/usr/share/php/Illuminate/{part}/autoload.php");
+        fs::metadata(&file).map_err(|error| format!("{file}: {error}"))?;
+    }
+    PHP.clone()
+});
+
 /// `php drive.php FILE`, or nothing where it can't run.
 pub fn php(file: &str) -> Option<Command> {
     ready("PHP", &PHP, Ci::Has)?;
     let mut command = process::mortal("php");
     command.arg(folder("tests/clients/drivers/drive.php")).arg(folder("examples/clients/php").join(file));
     Some(command)
+}
+
+/// The same of a file that uses Laravel.
+pub fn laravel(file: &str) -> Option<Command> {
+    ready("PHP with Laravel", &LARAVEL, Ci::Has)?;
+    let mut command = php(file)?;
+    command.arg(folder("tests/clients/drivers/laravel.php"));
+    Some(command)
+}
+
+/// Where Debian has what is written in Go.
+const GO_CODE: &str = "/usr/share/gocode";
+
+static GO: Place = LazyLock::new(|| {
+    let place = place("go");
+    // A program's files must be in one folder.
+    copy(&folder("examples/clients/go"), &place, |_| true);
+    copy(&folder("tests/clients/drivers"), &place, |name| name.ends_with(".go"));
+    for library in ["github.com/jackc/pgx/v4", "github.com/gomodule/redigo/redis"] {
+        let path = Path::new(GO_CODE).join("src").join(library);
+        fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let mut build = Command::new("go");
+    build.current_dir(&place).env("GO111MODULE", "off").env("GOPATH", GO_CODE).env("GOFLAGS", "").env("GOCACHE", place.join("cache"));
+    let built = build.args(["build", "-o", "drive", "orders.go", "drive.go"]).output().map_err(|error| format!("go: {error}"))?;
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Ok(place)
+});
+
+/// The client in Go, built, or nothing where it can't be.
+pub fn go() -> Option<Command> {
+    Some(process::mortal(ready("Go", &GO, Ci::Has)?.join("drive")))
 }
 
 static JAVA: Place = LazyLock::new(|| {

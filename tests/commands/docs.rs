@@ -145,6 +145,35 @@ fn every_file_that_is_named_exists() {
     assert!(named > 20, "{named}");
 }
 
+/// A test, a file of tests or a folder of them: `room::file::a_test`.
+fn is_a_test(name: &str) -> bool {
+    let parts: Vec<&str> = name.split("::").collect();
+    ["tests", "src"].iter().any(|top| {
+        let file = |parts: &[&str]| {
+            let path = root().join(top).join(parts.join("/"));
+            [path.with_extension("rs"), path.join("mod.rs")].into_iter().find(|path| path.exists())
+        };
+        let is_in = |(test, file): (&&str, PathBuf)| read(&file).contains(&format!("fn {test}("));
+        file(&parts).is_some() || parts.split_last().and_then(|(test, before)| Some((test, file(before)?))).is_some_and(is_in)
+    })
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let path = root().join("docs/correctness.md");
+    let page = Page { text: read(&path), path };
+    let mut named = 0;
+    for code in page.split().1 {
+        let Code::Span(text) = code else { continue };
+        if text.contains("::") && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c)) {
+            assert!(is_a_test(&text), "docs/correctness.md: {text} is no test");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named}");
+    assert!(!is_a_test("promises::races::none") && !is_a_test("promises::none"));
+}
+
 /// A page that is in neither can't be found. In the book, a link to Markdown that is not in it leads nowhere.
 #[test]
 fn the_index_and_the_book_have_every_page() {

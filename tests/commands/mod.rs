@@ -14,6 +14,8 @@ mod config;
 mod dead_letters;
 /// What is written about the program: links, blocks of settings, commands.
 mod docs;
+/// Whence hints come.
+mod doors;
 /// `migrate`, `events`.
 mod events;
 /// Why an order was closed, or is not.

@@ -8,7 +8,7 @@ use super::files::{files, read, root};
 const PAGES: [&str; 2] = ["docs/order-service.md", "docs/webhooks.md"];
 
 /// What follows the three backticks of a client's code, and the ending of its file.
-const LANGUAGES: [(&str, &str); 4] = [("java", "java"), ("js", "js"), ("php", "php"), ("python", "py")];
+const LANGUAGES: [(&str, &str); 5] = [("go", "go"), ("java", "java"), ("js", "js"), ("php", "php"), ("python", "py")];
 
 /// The page with each block as its file has it now, and the files that it shows.
 fn filled(page: &str, text: &str) -> (String, BTreeSet<String>) {

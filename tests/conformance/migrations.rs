@@ -148,7 +148,7 @@ async fn undo_4(database: &Database) {
     for (table, column) in added {
         database.execute(&format!("ALTER TABLE order_closer_{table} DROP COLUMN {column}")).await;
     }
-    for table in ["targets", "pauses", "members"] {
+    for table in ["targets", "pauses", "members", "timers"] {
         database.execute(&format!("DROP TABLE order_closer_{table}")).await;
     }
     database.execute("DELETE FROM order_closer_migrations WHERE version >= 4").await;

@@ -53,7 +53,8 @@ pub(super) async fn claim(store: &dyn Store, target: &str, lease: Duration, limi
 }
 
 pub(super) async fn settle(outbox: &Outbox, target: &str, delivered: &[Uuid], failed: &[Failed]) {
-    let settled = Settled { delivered: delivered.to_vec(), failed: failed.to_vec(), notes: vec![Note::Took { recovered: true }] };
+    let settled =
+        Settled { delivered: delivered.to_vec(), failed: failed.to_vec(), notes: vec![Note::Took { recovered: true }], again: Vec::new() };
     outbox.settle(target, &settled).await.expect("claims can be settled");
 }
 

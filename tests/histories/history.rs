@@ -133,7 +133,7 @@ impl Excuse {
 
 /// What an order that nothing excuses may be late, in milliseconds: a daemon that works takes a few, a loaded machine that runs
 /// other tests beside it some more.
-const LATE: i64 = 1_500;
+pub const LATE: i64 = 1_500;
 
 /// A key that outlives its deadline by more than this contradicts its row.
 const DISPUTED: i64 = 60_000;

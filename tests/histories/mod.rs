@@ -51,9 +51,6 @@ enum Touches {
     Everybody(i64),
 }
 
-/// For how long an order may be in hand, in milliseconds, while nothing is wrong.
-const IN_HAND: i64 = 500;
-
 /// For how long the last orders may be open.
 const LAST: Duration = Duration::from_secs(20);
 
@@ -98,7 +95,7 @@ async fn holds(touches: Touches, keys_are_lost: bool, fault: impl AsyncFnOnce(&m
     let during: Option<RangeInclusive<i64>> = match touches {
         Touches::Nobody => None,
         // What fell due just before was still in hand.
-        Touches::Everybody(after) => Some(*during.start() - IN_HAND..=*during.end() + after),
+        Touches::Everybody(after) => Some(*during.start() - history::LATE..=*during.end() + after),
     };
     let excuse = Excuse { during, orders, keys: keys_are_lost };
     let orders = histories.len();

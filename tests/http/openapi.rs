@@ -38,9 +38,15 @@ impl Held {
         }
         let request = self.asked.client.request(method, format!("http://{}{actual}", self.asked.address));
         let response = request.bearer_auth(TOKEN).body(body.to_owned()).send().await.unwrap();
-        let said = (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap().to_owned());
+        let kind = response.headers().get("content-type").map(|kind| kind.to_str().unwrap().to_owned());
+        let said = (response.status().as_u16(), kind.unwrap_or_default());
         let text = response.text().await.unwrap();
         assert_eq!(said.0, status, "{name} {actual}: {text}");
+        if status == 204 {
+            assert!(operation["responses"]["204"].is_object() && text.is_empty(), "{name} {actual}: {text}");
+            self.called.insert((name, path.to_owned()));
+            return Value::Null;
+        }
         let content = operation["responses"][status.to_string()]["content"].as_object().expect("this status is described");
         let (kind, described) = content.iter().find(|(kind, _)| said.1.starts_with(kind.as_str())).expect("its type is described");
         let answer = if kind == "application/json" { serde_json::from_str(&text).unwrap() } else { Value::String(text) };
@@ -92,7 +98,7 @@ fn it_describes_what_is_served_and_nothing_else() {
     assert!(schemas.iter().all(|(_, schema)| schema["additionalProperties"] == false), "each schema is closed");
     let page = include_str!("../../docs/http.md");
     for (method, path) in served {
-        let path = path.replace("{id}", "ID").replace("{name}", "NAME");
+        let path = path.replace("{id}", "ID").replace("{name}", "NAME").replace("{kind}", "KIND").replace("{key}", "KEY");
         let row = format!("| `{} {path}", method.to_uppercase());
         assert!(page.contains(&row), "docs/http.md has no row {row:?}");
     }
@@ -106,6 +112,7 @@ async fn each_answer_is_as_it_says() {
     let nobody = format!("http://127.0.0.1:{}/", ports::free());
     let webhook = format!("[[events.webhooks]]\nname = 'shop'\nurl = '{nobody}'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']");
     let settings = shop.settings_with(&redis).set("events.enabled", true).add(&webhook);
+    let settings = settings.set("timers.enabled", true).add("[timers.stream]\nkey = 'fired'");
     order_closer(&settings, &["migrate"]).await.expect_code(0);
     shop.orders(&[(1, 3_000_000), (2, 3_000_000), (3, 3_000_000), (4, -60_000), (5, -60_000), (6, 3_000_000), (61, 9_000_000)]).await;
     assert!(shop.pay(3).await);
@@ -220,8 +227,71 @@ async fn each_answer_is_as_it_says() {
     held.post("/resume", "", "", 200).await;
     held.post("/resume", "", r#"{"rate": 0}"#, 400).await;
 
+    of_timers(&mut held, &shop).await;
     assert_eq!(held.called, described(&held.document), "each was called");
     held.asked.daemon.stop().await;
+}
+
+/// Timers are registered, changed, cancelled, and too late to be cancelled.
+async fn of_timers(held: &mut Held, shop: &Shop) {
+    const ONE: &str = "/timers/{kind}/{key}";
+    const BATCH: &str = "/timers:batch";
+    let reminder = |body: &str| body.replace('}', r#", "target": "stream"}"#);
+    let hour = reminder(r#"{"in": "1h", "generation": 3}"#);
+    let made = held.call(Method::PUT, ONE, "/timers/reminder/1%2F%C3%BC", &hour, 201).await;
+    assert_eq!((&made["key"], &made["state"], &made["data"]), (&json!("1/ü"), &json!("armed"), &json!({})));
+    assert!(made["seconds_left"].as_f64().is_some_and(|left| (3_500.0..=3_600.0).contains(&left)), "{made}");
+    let again = reminder(r#"{"due": "2999-12-31T23:59:59.123456Z", "generation": 3}"#);
+    let changed = held.call(Method::PUT, ONE, "/timers/reminder/1%2F%C3%BC", &again, 200).await;
+    assert_eq!(changed["due"], "2999-12-31T23:59:59.123456Z");
+    let older = held.call(Method::PUT, ONE, "/timers/reminder/1%2F%C3%BC", &reminder(r#"{"in": "1s", "generation": 2}"#), 409).await;
+    assert_eq!((&older["status"], &older["timer"]["generation"], &older["timer"]["due"]), (&json!(409), &json!(3), &changed["due"]));
+    let shown = held.call(Method::GET, ONE, "/timers/reminder/1%2F%C3%BC", "", 200).await;
+    assert_eq!((&shown["due"], &shown["state"]), (&changed["due"], &json!("armed")));
+    held.call(Method::DELETE, ONE, "/timers/reminder/1%2F%C3%BC", "", 204).await;
+    held.call(Method::DELETE, ONE, "/timers/reminder/1%2F%C3%BC", "", 204).await;
+    assert_eq!(held.call(Method::PUT, ONE, "/timers/reminder/1%2F%C3%BC", &again, 200).await["state"], "cancelled", "the same once more");
+    held.call(Method::GET, ONE, "/timers/reminder/2", "", 404).await;
+    held.call(Method::DELETE, ONE, "/timers/reminder/2", "", 404).await;
+    for wrong in [
+        "{}",
+        r#"{"in": "1h"}"#,
+        r#"{"in": "1h", "target": "shop"}"#,
+        r#"{"in": "soon", "target": "stream"}"#,
+        r#"{"in": "1h", "due": "2030-01-31T12:00:00Z", "target": "stream"}"#,
+        r#"{"due": "tomorrow", "target": "stream"}"#,
+        r#"{"due": "1969-12-31T12:00:00Z", "target": "stream"}"#,
+        r#"{"target": "stream"}"#,
+        r#"{"in": "1h", "target": "stream", "data": [1]}"#,
+        r#"{"in": "1h", "target": "stream", "generation": "3"}"#,
+        r#"{"in": "1h", "target": "stream", "when": 1}"#,
+    ] {
+        held.call(Method::PUT, ONE, "/timers/reminder/2", wrong, 400).await;
+    }
+    let long = format!(r#"{{"in": "1h", "target": "stream", "data": {{"long": "{}"}}}}"#, "x".repeat(65_536));
+    held.call(Method::PUT, ONE, "/timers/reminder/2", &long, 400).await;
+    held.call(Method::PUT, ONE, &format!("/timers/{}/2", "x".repeat(65)), &reminder(r#"{"in": "1h"}"#), 400).await;
+    // Fires at once, with what it was given.
+    let at_once = r#"{"in": "0s", "target": "stream", "data": {"a": [1, {"b": null}]}}"#;
+    let fired = held.call(Method::PUT, ONE, "/timers/reminder/3", at_once, 201).await;
+    assert_eq!(fired["data"], json!({"a": [1, {"b": null}]}));
+    wait::until("it has fired", async || held.call(Method::GET, ONE, "/timers/reminder/3", "", 200).await["state"] == "fired").await;
+    let late = held.call(Method::DELETE, ONE, "/timers/reminder/3", "", 409).await;
+    assert_eq!(late["fired_at"], held.call(Method::GET, ONE, "/timers/reminder/3", "", 200).await["fired_at"]);
+
+    let timer = |number: usize| json!({ "kind": "batch", "key": number.to_string(), "in": "1h", "target": "stream" });
+    let mut all: Vec<Value> = (0..997).map(timer).collect();
+    all.push(json!({ "kind": "batch", "key": "5", "in": "2h", "target": "stream", "generation": 1 }));
+    all.push(json!({ "kind": "batch", "key": "6", "in": "2h", "target": "stream", "generation": -1 }));
+    all.push(json!({ "kind": "batch", "key": "7", "in": "2h", "target": "nobody" }));
+    let done = held.call(Method::POST, BATCH, BATCH, &json!({ "timers": all }).to_string(), 200).await;
+    let statuses: Vec<u64> = done["timers"].as_array().unwrap().iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [vec![201; 997], vec![200, 409, 400]].concat());
+    assert_eq!(shop.database.number("SELECT count(*) FROM order_closer_timers WHERE kind = 'batch' AND state = 'armed'").await, 997);
+    assert_eq!(held.call(Method::POST, BATCH, BATCH, r#"{"timers": []}"#, 200).await, json!({ "timers": [] }));
+    all.push(timer(1_000));
+    held.call(Method::POST, BATCH, BATCH, &json!({ "timers": all }).to_string(), 400).await;
+    held.call(Method::POST, BATCH, BATCH, "[]", 400).await;
 }
 
 /// Without our own tables there is nothing to list, and it is said why.

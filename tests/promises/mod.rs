@@ -15,6 +15,8 @@ mod cluster;
 mod databases;
 /// What was given up, and what becomes of it.
 mod dead_letters;
+/// Hints from streams and sorted sets, which must not get lost.
+mod doors;
 /// The daemon killed, stopped, stopped twice.
 mod ends;
 /// Notifications that get lost, come twice, or are forged.
@@ -45,6 +47,9 @@ mod peers;
 mod poison;
 /// At their deadlines, and not some seconds later.
 mod punctual;
+/// Hints from a queue of a real broker.
+#[cfg(feature = "amqp")]
+mod queues;
 /// Payments that race the deadline.
 mod races;
 /// Redis away, killed, frozen, emptied, restarted without its setting.
@@ -79,6 +84,8 @@ mod starts;
 mod streams;
 /// Tables without an index, and deadlines in local time.
 mod tables;
+/// Timers: registered by whoever inserts a row, and told to one target when they are due.
+mod timers;
 /// Several daemons and reconciles at once.
 mod together;
 /// Receivers of events that fail in every way.

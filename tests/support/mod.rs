@@ -27,6 +27,8 @@ pub mod postgres;
 pub mod process;
 /// What networks do to connections.
 pub mod proxy;
+/// A RabbitMQ.
+pub mod rabbitmq;
 /// Whoever is told of closures.
 pub mod receiver;
 /// A Redis server and a client for it.
@@ -47,6 +49,7 @@ pub use database::{Database, Kind};
 pub use notify_socket::NotifySocket;
 pub use one_shot::OneShot;
 pub use proxy::Proxy;
+pub use rabbitmq::RabbitMq;
 pub use redis::Redis;
 pub use settings::Settings;
 pub use shop::Shop;

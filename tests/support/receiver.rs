@@ -34,6 +34,8 @@ pub const SECRETS: [&str; 2] = ["whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", "whsec
 pub enum Behaviour {
     /// Answers with this status.
     Status(u16),
+    /// Answers 200 with this body.
+    Says(&'static str),
     /// Answers 429 with this `Retry-After`.
     Later(String),
     /// Answers 503 with a `Retry-After` that is the date in so many seconds.
@@ -57,7 +59,7 @@ pub enum Behaviour {
 impl Behaviour {
     /// Whether the event has been taken.
     pub fn takes(&self) -> bool {
-        matches!(self, Self::Status(200..300) | Self::Slow(_) | Self::Long)
+        matches!(self, Self::Status(200..300) | Self::Says(_) | Self::Slow(_) | Self::Long)
     }
 }
 
@@ -92,9 +94,12 @@ impl Received {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// The order.
+    /// The order, or the key of the timer.
     pub fn order(&self) -> i64 {
-        self.json()["subject"].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no order: {}", self.body))
+        self.json()["subject"]
+            .as_str()
+            .and_then(|text| text.rsplit('/').next()?.parse().ok())
+            .unwrap_or_else(|| panic!("no order: {}", self.body))
     }
 
     /// Panics unless this secret's holder can tell that the request is genuine.
@@ -192,6 +197,13 @@ impl Receiver {
         webhook(name, &self.url, more)
     }
 
+    /// The same as a target of timers.
+    pub fn timer_webhook(&self, name: &str, more: &str) -> String {
+        let retry = "{ attempts = 200, initial = '50ms', max = '100ms' }";
+        let entry = entry(name, &self.url, more).replace("[[events.", "[[timers.");
+        format!("[events]\nretry = {retry}\n[timers]\nenabled = true\n{entry}")
+    }
+
     /// The same, to be appended to the settings of another.
     pub fn one_more_webhook(&self, name: &str) -> String {
         entry(name, &self.url, "")
@@ -269,6 +281,7 @@ async fn answer(State(receiver): State<Receiver>, request: Request) -> Response<
     let response = Response::builder();
     let response = match behaviour {
         Behaviour::Status(status) => response.status(status).body(Body::from("noted")),
+        Behaviour::Says(text) => response.status(200).body(Body::from(text)),
         Behaviour::Later(when) => response.status(429).header(header::RETRY_AFTER, when).body(Body::empty()),
         Behaviour::LaterThan(seconds) => {
             let when = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds));

@@ -81,11 +81,14 @@ fn unit(config: &Config, catalogue: &Catalogue) -> Option<Finding> {
     let other = match configured {
         EpochUnit::Seconds => EpochUnit::Milliseconds,
         EpochUnit::Milliseconds => EpochUnit::Seconds,
+        // Only our own tables have them.
+        EpochUnit::Microseconds => return None,
     };
     let (id, number) = looks_like(other).next().filter(|_| looks_like(other).count() * 2 > numbers.len())?;
     let [(taken_for, _), (meant, unit)] = [configured, other].map(|unit| match unit {
         EpochUnit::Seconds => ("seconds", "s"),
         EpochUnit::Milliseconds => ("milliseconds", "ms"),
+        EpochUnit::Microseconds => ("microseconds", "us"),
     });
     let year = 1970 + number / (1_000_000 / configured.micros()) / SECONDS_OF_A_YEAR;
     let column = &config.orders.deadline.column;

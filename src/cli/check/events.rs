@@ -6,7 +6,7 @@ use crate::{
     cli::check::Finding,
     config::{Config, EventSource, Stream, Webhook},
     order::{Printable, rfc3339},
-    outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState},
+    outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState, webhooks_of},
     store::{Outbox, Store, StoreError},
 };
 
@@ -57,6 +57,9 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
     match known.await {
         Ok((backlog, states)) => {
             findings.extend(targets(config, &backlog));
+            if config.which.name.is_timers() {
+                findings.extend(unknown_targets(config, outbox).await);
+            }
             findings.extend(states.iter().filter(|state| config.events.targets().any(|name| name == state.target)).filter_map(state));
         }
         Err(error) => {
@@ -64,6 +67,16 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whom timers name, and the configuration does not: they would fire, and nobody would be told.
+async fn unknown_targets(config: &Config, outbox: &Outbox) -> Option<Finding> {
+    const LOOKED_AT: u32 = 1_000;
+    let mut unknown = outbox.next_targets(LOOKED_AT).await.ok()?;
+    unknown.retain(|target| !config.events.targets().any(|name| name == target));
+    let names = unknown.iter().map(|name| Printable(name).to_string()).collect::<Vec<_>>().join(", ");
+    let found = format!("timers that are due next name targets that are not in the configuration: {names}");
+    (!unknown.is_empty()).then(|| Finding::warn("targets", found, "add them under [timers]; what timers have to tell waits for that"))
 }
 
 /// What keeps a target from being told.
@@ -90,8 +103,9 @@ fn state(known: &TargetState) -> Option<Finding> {
 }
 
 fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
+    let section = if config.which.name.is_timers() { "timers" } else { "events" };
     let events = &config.events;
-    let mut findings: Vec<Finding> = events.webhooks.iter().map(|webhook| self::webhook(webhook, backlog)).collect();
+    let mut findings: Vec<Finding> = events.webhooks.iter().map(|webhook| self::webhook(webhooks_of(config), webhook, backlog)).collect();
     if let Some(Stream { key, .. }) = &events.stream {
         findings.push(Finding::ok("stream", format!("{key}{}", waiting(Stream::name(), backlog))));
     }
@@ -100,17 +114,17 @@ fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
         findings.push(Finding::warn(
             "targets",
             format!("{target} is not in the configuration{}", waiting(target, backlog)),
-            format!("put it back under [events], or give up what waits: order-closer targets drop {target}"),
+            format!("put it back under [{section}], or give up what waits: order-closer targets drop {target}"),
         ));
     }
     findings
 }
 
-fn webhook(webhook: &Webhook, backlog: &[Backlog]) -> Finding {
+fn webhook(list: &str, webhook: &Webhook, backlog: &[Backlog]) -> Finding {
     const NAME: &str = "webhook";
     let found = format!("{}: {}{}", webhook.name, webhook.url, waiting(webhook.name.as_str(), backlog));
-    if let Err(reason) = Endpoint::new(webhook, &EventSource::default()) {
-        return Finding::fail(NAME, reason, format!("fix events.webhooks, {}", webhook.name));
+    if let Err(reason) = Endpoint::new(list, webhook, &EventSource::default()) {
+        return Finding::fail(NAME, reason, format!("fix {list}, {}", webhook.name));
     }
     if webhook.url.is_readable() {
         return Finding::warn(NAME, format!("{found}; what is sent there can be read on its way"), "use https://");

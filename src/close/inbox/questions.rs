@@ -93,7 +93,7 @@ impl Inbox {
         let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
             Stage::Waits(place) => Some(((*id).clone(), Kept::Waits(state.waits.why(*place)?))),
             Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
-            Stage::Hinted | Stage::Open | Stage::Settled(..) => None,
+            Stage::Hinted | Stage::Open | Stage::Alone | Stage::Settled(..) => None,
         });
         kept.extend(elsewhere);
         kept
@@ -107,7 +107,7 @@ impl Inbox {
         let reason = state.alone.waiting().find(|waiting| waiting.pending.id == *id).map(|waiting| waiting.reason.clone());
         let left = match state.known.get(id) {
             Some(Stage::Waits((until, _))) => Some(until.saturating_duration_since(Instant::now())),
-            Some(Stage::Hinted | Stage::Open | Stage::Settled(..) | Stage::GivenUp(_)) | None => None,
+            Some(Stage::Hinted | Stage::Open | Stage::Alone | Stage::Settled(..) | Stage::GivenUp(_)) | None => None,
         };
         Some(KeptBy { what, reason, left })
     }

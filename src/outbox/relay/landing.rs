@@ -11,7 +11,7 @@ use crate::{
     metric,
     order::rfc3339,
     outbox::{
-        Answer, Claimed, Event, Failed, Note, Rest, Settled,
+        Answer, Claimed, Event, Failed, Note, Rearmed, Rest, Settled,
         breaker::{Breaker, Recovery},
     },
 };
@@ -99,15 +99,21 @@ impl Relay {
             hand.more = true;
         }
         metric::DELIVERIES.add(1, &[target, answer.name()]);
-        if answer == Answer::Delivered {
-            hand.pass.delivered += 1;
-            hand.settled.delivered.push(claimed.event.id);
-            return self.took(now, hand);
-        }
-        hand.pass.failed += 1;
         match answer {
-            Answer::Delivered => {}
+            Answer::Delivered | Answer::Again { .. } | Answer::Unwanted => {
+                if answer == Answer::Unwanted {
+                    debug!(to = target, event = %claimed.event.id, timer = claimed.event.order_id, "the target does not want this timer");
+                }
+                if let Answer::Again { due } = answer {
+                    let Event { order_id, deadline, .. } = &claimed.event;
+                    hand.settled.again.push(Rearmed { timer: order_id.clone(), fired_for: *deadline, due });
+                }
+                hand.pass.delivered += 1;
+                hand.settled.delivered.push(claimed.event.id);
+                self.took(now, hand);
+            }
             Answer::Failed { reason, rest } => {
+                hand.pass.failed += 1;
                 if let Some(Rest { target: rest, .. }) = rest {
                     hand.rested = true;
                     if hand.breaker.rest(now, rest) {
@@ -125,11 +131,13 @@ impl Relay {
                 hand.settled.failed.push(failed);
             }
             Answer::Away { reason } => {
+                hand.pass.failed += 1;
                 debug!(to = target, event = %claimed.event.id, reason, "delivery failed; will retry: the target is not there");
                 self.refused(now, &reason, hand);
                 hand.settled.failed.push(claimed.not_tried(reason, AWAY));
             }
             Answer::Gone { reason } => {
+                hand.pass.failed += 1;
                 if hand.breaker.gone() {
                     say_gone(target, &reason);
                 }

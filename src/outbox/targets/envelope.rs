@@ -3,13 +3,15 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::Firing;
 use crate::{config::EventSource, order::rfc3339, outbox::Event};
 
 /// The media type of [`cloud_event`].
 pub const CONTENT_TYPE: &str = "application/cloudevents+json";
 
-/// The type of our events, as CloudEvents wants it.
-const TYPE: &str = "order-closer.order.closed";
+/// The types of our events, as CloudEvents wants them: of a closure, and of a timer that has fired.
+const CLOSED: &str = "order-closer.order.closed";
+const FIRED: &str = "order-closer.timer.fired";
 
 /// A closure, in the words of all that tell of it.
 #[derive(Debug, Serialize)]
@@ -54,7 +56,7 @@ impl<'e> From<&'e Event> for Closure<'e> {
 
 /// Exact up to a century.
 #[expect(clippy::cast_precision_loss, reason = "fifty-three bits of microseconds are 285 years")]
-fn millis(micros: i64) -> f64 {
+pub(super) fn millis(micros: i64) -> f64 {
     micros as f64 / 1_000.0
 }
 
@@ -62,14 +64,22 @@ fn millis(micros: i64) -> f64 {
 /// <https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md>.
 ///
 /// # Errors
-/// None that can happen: every part can be written as JSON.
+/// None that can happen: every part can be written as JSON, and what a timer carries was written by its table.
 pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_json::Error> {
+    if event.is_of_timer() {
+        let firing = Firing::try_from(event)?;
+        return written(event, source, FIRED, &firing.name(), &firing);
+    }
+    written(event, source, CLOSED, &event.order_id, &Closure::from(event))
+}
+
+fn written(event: &Event, source: &EventSource, r#type: &str, subject: &str, data: &impl Serialize) -> Result<String, serde_json::Error> {
     #[derive(Serialize)]
-    struct Envelope<'e> {
+    struct Envelope<'e, D> {
         specversion: &'static str,
         id: String,
         source: &'e str,
-        r#type: &'static str,
+        r#type: &'e str,
         /// Never empty; an order's id may be.
         #[serde(skip_serializing_if = "str::is_empty")]
         subject: &'e str,
@@ -80,19 +90,19 @@ pub fn cloud_event(event: &Event, source: &EventSource) -> Result<String, serde_
         #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'e str>,
         datacontenttype: &'static str,
-        data: Closure<'e>,
+        data: D,
     }
     serde_json::to_string(&Envelope {
         specversion: "1.0",
         id: event.id.to_string(),
         source: source.as_str(),
-        r#type: TYPE,
-        subject: &event.order_id,
+        r#type,
+        subject,
         rule: &event.rule,
         shard: event.shard.as_deref(),
         time: rfc3339(event.closed_at),
         traceparent: event.traceparent.as_deref(),
         datacontenttype: "application/json",
-        data: Closure::from(event),
+        data,
     })
 }

@@ -2,12 +2,14 @@
 //!
 //! An endpoint has taken an event when it has answered with a status of 2xx, to the end. Whatever else happens is a
 //! failure, and the event comes again: no answer in time, a broken one, any other status, a redirect. 410 asks
-//! for no more events at all. No error text has the URL, which may hold a secret.
+//! for no more events at all; of a timer, for no more of this one. Whoever takes a timer may say when to be told of it again. No
+//! error text has the URL, which may hold a secret.
 
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use reqwest::{Response, StatusCode, header};
+use tracing::warn;
 
 use super::{
     Answer, Rest, Target,
@@ -15,7 +17,7 @@ use super::{
 };
 use crate::{
     config::{EventSource, Webhook},
-    outbox::Event,
+    outbox::{Due, Event},
     webhook::{Address, Poster, reason},
 };
 
@@ -41,13 +43,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint, with its files read.
+    /// An endpoint of this list, with its files read.
     ///
     /// # Errors
     /// Says which file can't be used, and why.
-    pub fn new(webhook: &Webhook, source: &EventSource) -> Result<Self, String> {
+    pub fn new(list: &str, webhook: &Webhook, source: &EventSource) -> Result<Self, String> {
         let address = Address {
-            setting: format!("events.webhooks, {}", webhook.name),
+            setting: format!("{list}, {}", webhook.name),
             url: &webhook.url,
             secrets: &webhook.secrets,
             secret_files: &webhook.secret_files,
@@ -67,13 +69,13 @@ impl Endpoint {
         let body = cloud_event(event, &self.source).map_err(|error| error.to_string())?;
         let mut response = self.poster.post(&event.id.to_string(), CONTENT_TYPE, event.traceparent.as_deref(), body).await?;
         let answer = judge(&response);
-        let mut read = 0;
-        while read < LONGEST_ANSWER
+        let mut read = Vec::new();
+        while read.len() < LONGEST_ANSWER
             && let Some(chunk) = response.chunk().await.map_err(reason)?
         {
-            read += chunk.len();
+            read.extend_from_slice(&chunk);
         }
-        Ok(answer)
+        Ok(if event.is_of_timer() { of_timer(answer, &read, event) } else { answer })
     }
 }
 
@@ -96,6 +98,22 @@ impl Target for Endpoint {
             Ok(answered) => answered.unwrap_or_else(Answer::failed),
             Err(_) => Answer::failed(format!("no whole answer within {}", humantime::format_duration(self.timeout))),
         }
+    }
+}
+
+/// What an answer means of a timer.
+fn of_timer(answer: Answer, body: &[u8], event: &Event) -> Answer {
+    match answer {
+        Answer::Gone { .. } => Answer::Unwanted,
+        Answer::Delivered => match Due::answered(body) {
+            Ok(Some(due)) => Answer::Again { due },
+            Ok(None) => Answer::Delivered,
+            Err(reason) => {
+                warn!(event = %event.id, timer = event.order_id, reason, "a target has taken a timer, and its wish to be told again can't be read: it is not");
+                Answer::Delivered
+            }
+        },
+        Answer::Again { .. } | Answer::Unwanted | Answer::Failed { .. } | Answer::Away { .. } => answer,
     }
 }
 

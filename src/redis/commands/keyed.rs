@@ -228,7 +228,7 @@ async fn life(supervisor: &Supervisor, mark: String, ttl: Duration) -> Result<Li
 }
 
 /// A pipeline for one command about a key, or several each of which [`again`] precedes.
-async fn begin(client: &Client, asking: bool) -> std::result::Result<Pipeline<Client>, Error> {
+pub(super) async fn begin(client: &Client, asking: bool) -> std::result::Result<Pipeline<Client>, Error> {
     let pipeline = client.pipeline();
     again(&pipeline, asking).await?;
     Ok(pipeline)
@@ -240,6 +240,6 @@ async fn again(pipeline: &Pipeline<Client>, asking: bool) -> std::result::Result
 }
 
 /// The answer to the last command of a pipeline, if none failed.
-async fn last<T: FromValue>(pipeline: Pipeline<Client>) -> std::result::Result<T, Error> {
+pub(super) async fn last<T: FromValue>(pipeline: Pipeline<Client>) -> std::result::Result<T, Error> {
     pipeline.all::<Vec<Value>>().await?.pop().unwrap_or(Value::Null).convert()
 }

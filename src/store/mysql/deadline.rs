@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The statement's beginning in microseconds since 1970, whatever the session's zone.
-pub(super) const NOW: &str = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS SIGNED)";
+pub(in crate::store) const NOW: &str = "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS SIGNED)";
 
 /// How the deadline column holds a point in time; `column` is its quoted name.
 #[derive(Debug)]
@@ -105,6 +105,7 @@ impl DeadlineColumn {
                 let scaled = |away: &str| match unit {
                     EpochUnit::Seconds => seconds(away),
                     EpochUnit::Milliseconds => format!("({} * 0.001)", micros(away)),
+                    EpochUnit::Microseconds => micros(away),
                 };
                 let whole = |away: &str| match number {
                     Number::Integer => format!("FLOOR({})", scaled(away)),

@@ -12,6 +12,20 @@ fn lock_name(database: &str) -> String {
     hash[..16].iter().fold("order_closer_".into(), |name, byte| format!("{name}{byte:02x}"))
 }
 
+/// The new value of a timer's column, where the registration holds, or else the old one.
+macro_rules! renewed {
+    ($new:literal, $old:literal) => {
+        concat!(
+            "IF(VALUES(generation) > order_closer_timers.generation OR VALUES(generation) = order_closer_timers.generation \
+             AND (order_closer_timers.state = 'armed' OR VALUES(due_at) <> order_closer_timers.due_at), ",
+            $new,
+            ", order_closer_timers.",
+            $old,
+            ")"
+        )
+    };
+}
+
 /// For tables in this database, beside this orders table.
 pub(super) fn words(database: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"));
@@ -35,6 +49,29 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
                      asked_at BIGINT PATH '$.asked_at', answer VARCHAR(16) PATH '$.answer')) AS e",
         new_ids: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS e",
         new_data: "e.data",
+        new_target: "JSON_UNQUOTE(JSON_EXTRACT(e.data, '$.target'))",
+        // With the columns' own collation, so that their index serves.
+        new_timers: "(SELECT j.place, CONVERT(j.new_kind USING utf8mb4) COLLATE utf8mb4_bin AS new_kind, \
+                     CONVERT(j.new_key USING utf8mb4) COLLATE utf8mb4_bin AS new_key, j.new_due, j.delay, j.new_target, j.new_data, \
+                     j.new_generation FROM JSON_TABLE(?1, '$[*]' COLUMNS (place BIGINT PATH '$.place', new_kind VARCHAR(64) PATH '$.kind', \
+                     new_key VARCHAR(255) PATH '$.key', new_due BIGINT PATH '$.due', delay BIGINT PATH '$.delay', \
+                     new_target VARCHAR(64) PATH '$.target', new_data LONGTEXT PATH '$.data', \
+                     new_generation BIGINT PATH '$.generation')) AS j) AS e",
+        new_timer_data: "e.new_data",
+        key: "`key`",
+        // Assigned from left to right, each seeing those before: what is armed by the first passes the others' conditions, too.
+        renew: concat!(
+            "ON DUPLICATE KEY UPDATE state = ",
+            renewed!("'armed'", "state"),
+            ", target = ",
+            renewed!("VALUES(target)", "target"),
+            ", data = ",
+            renewed!("VALUES(data)", "data"),
+            ", due_at = ",
+            renewed!("VALUES(due_at)", "due_at"),
+            ", generation = ",
+            renewed!("VALUES(generation)", "generation")
+        ),
         data_text: "e.data",
         event_id: str::to_owned,
         dead_id: "CONVERT(order_id USING utf8mb4)",
@@ -58,6 +95,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
             include_str!("migrations/6.sql"),
+            include_str!("migrations/7.sql"),
         ],
     }
 }

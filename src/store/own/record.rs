@@ -54,11 +54,22 @@ pub fn instance() -> String {
     format!("{}/{}", gethostname::gethostname().to_string_lossy(), std::process::id())
 }
 
+/// Whom events are for.
+#[derive(Debug)]
+enum Deliveries {
+    /// Nobody.
+    None,
+    /// Each target of the configuration, by a statement on the events' ids.
+    ToAll(Statement),
+    /// The target that each event names, by a statement on the events.
+    ToItsOwn(Statement),
+}
+
 /// Writes events and their deliveries.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     events: Statement,
-    deliveries: Option<Statement>,
+    deliveries: Deliveries,
     instance: String,
 }
 
@@ -66,7 +77,7 @@ impl Recorder {
     /// For tables of this version.
     pub(super) fn new(words: &Words, settings: &Events, rule: &RuleName, version: i64) -> Self {
         let Words { now, new_events, new_ids, new_data, .. } = words;
-        let table = &words.orders_table;
+        let (table, of_timers) = (&words.orders_table, rule.is_timers());
         let (traceparent, of_event) = if version >= WITH_TRACES { (", traceparent", ", e.traceparent") } else { ("", "") };
         let (rule, of_rule) = if version >= WITH_RULES { (", rule", format!(", '{rule}'")) } else { ("", String::new()) };
         let (answer, of_answer) = if version >= WITH_ANSWERS { (", asked_at, answer", ", e.asked_at, e.answer") } else { ("", "") };
@@ -76,16 +87,20 @@ impl Recorder {
              SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event}{of_rule}{of_answer} FROM {new_events}",
             words.events()
         ));
-        // In: ?1 their ids. Out: one row for each and each target. Locks the new rows.
         let targets: Vec<String> = settings.targets().map(|target| format!("SELECT '{target}' AS target")).collect();
-        let deliveries = (!targets.is_empty()).then(|| {
-            words.statement(&format!(
-                "INSERT INTO {} (event_id, orders_table, target, attempts, due_at) \
-                 SELECT e.id, {table}, t.target, 0, {now} FROM {new_ids} CROSS JOIN ({}) AS t",
-                words.deliveries(),
-                targets.join(" UNION ALL ")
-            ))
-        });
+        let insert =
+            format!("INSERT INTO {} (event_id, orders_table, target, attempts, due_at) SELECT e.id, {table}, ", words.deliveries());
+        let deliveries = if of_timers {
+            // In: ?1 events. Out: one row for each; an event without a target is refused. Locks the new rows.
+            let target = words.new_target;
+            Deliveries::ToItsOwn(words.statement(&format!("{insert}{target}, 0, {now} FROM {new_events}")))
+        } else if targets.is_empty() {
+            Deliveries::None
+        } else {
+            // In: ?1 their ids. Out: one row for each and each target. Locks the new rows.
+            let targets = targets.join(" UNION ALL ");
+            Deliveries::ToAll(words.statement(&format!("{insert}t.target, 0, {now} FROM {new_ids} CROSS JOIN ({targets}) AS t")))
+        };
         Self { events, deliveries, instance: instance() }
     }
 
@@ -95,9 +110,11 @@ impl Recorder {
         let mut ids: Vec<Uuid> = events.iter().map(NewEvent::new_id).collect();
         ids.sort_unstable();
         for (list, ids) in lists(ids.iter().zip(events).map(|(id, event)| (format!("\"{id}\""), object(id, event)))) {
-            link.change(&self.events, &[list.into(), self.instance.as_str().into()]).await?;
-            if let Some(deliveries) = &self.deliveries {
-                link.change(deliveries, &[ids.into()]).await?;
+            link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
+            match &self.deliveries {
+                Deliveries::None => {}
+                Deliveries::ToAll(deliveries) => drop(link.change(deliveries, &[ids.into()]).await?),
+                Deliveries::ToItsOwn(deliveries) => drop(link.change(deliveries, &[list.into()]).await?),
             }
         }
         Ok(())

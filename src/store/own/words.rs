@@ -34,7 +34,19 @@ pub(crate) struct Words {
     pub(crate) new_ids: &'static str,
     /// `e.data`, a JSON text, as the column of events holds it.
     pub(crate) new_data: &'static str,
-    /// That column as text.
+    /// The target that such an event of a timer names.
+    pub(crate) new_target: &'static str,
+    /// A table `e(place, new_kind, new_key, new_due, delay, new_target, new_data, new_generation)` from the parameter ?1, a JSON
+    /// array of timers.
+    pub(crate) new_timers: &'static str,
+    /// `e.new_data`, a JSON text, as the column of timers holds it.
+    pub(crate) new_timer_data: &'static str,
+    /// The column of timers whose name is a reserved word.
+    pub(crate) key: &'static str,
+    /// What makes an INSERT of new timers change those that are there already, where it is no older registration and no
+    /// repetition of what is over.
+    pub(crate) renew: &'static str,
+    /// `e.data`, likewise, as text.
     pub(crate) data_text: &'static str,
     /// An event's id from a parameter that is its text.
     pub(crate) event_id: fn(&str) -> String,
@@ -86,6 +98,10 @@ impl Words {
 
     pub(crate) fn members(&self) -> String {
         format!("{}order_closer_members", self.schema)
+    }
+
+    pub(crate) fn timers(&self) -> String {
+        format!("{}order_closer_timers", self.schema)
     }
 
     pub(crate) fn migrations_table(&self) -> String {

@@ -24,6 +24,17 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
                      traceparent text, asked_at bigint, answer text)",
         new_ids: "(SELECT CAST(id AS uuid) AS id FROM json_array_elements_text(CAST(?1 AS json)) AS ids(id)) AS e",
         new_data: "CAST(e.data AS json)",
+        new_target: "CAST(e.data AS json) ->> 'target'",
+        new_timers: "json_to_recordset(CAST(?1 AS json)) AS j(place bigint, kind text, key text, due bigint, delay bigint, target text, \
+                     data text, generation bigint) \
+                     CROSS JOIN LATERAL (SELECT j.place, j.kind AS new_kind, j.key AS new_key, j.due AS new_due, j.delay, \
+                     j.target AS new_target, j.data AS new_data, j.generation AS new_generation) AS e",
+        new_timer_data: "CAST(e.new_data AS json)",
+        key: "key",
+        renew: "ON CONFLICT (kind, key) DO UPDATE SET state = 'armed', target = excluded.target, data = excluded.data, \
+                due_at = excluded.due_at, generation = excluded.generation \
+                WHERE excluded.generation > order_closer_timers.generation OR excluded.generation = order_closer_timers.generation \
+                AND (order_closer_timers.state = 'armed' OR excluded.due_at <> order_closer_timers.due_at)",
         data_text: "CAST(e.data AS text)",
         event_id: |parameter| format!("CAST({parameter} AS uuid)"),
         dead_id: "order_id",
@@ -43,6 +54,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
             include_str!("migrations/6.sql"),
+            include_str!("migrations/7.sql"),
         ],
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 // As floating point, since PostgreSQL 14's own extract() computes a slow numeric: exact to the microsecond until the year 2255.
-pub(super) const NOW: &str = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint";
+pub(in crate::store) const NOW: &str = "(date_part('epoch', statement_timestamp()) * 1000000)::bigint";
 
 /// The table.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The statement's beginning in microseconds since 1970; SQLite's clock counts milliseconds.
-pub(super) const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
+pub(in crate::store) const NOW: &str = "(CAST(round(unixepoch('now', 'subsec') * 1000) AS INTEGER) * 1000)";
 
 /// The most seconds by which two zones differ, from -12:00 to +14:00.
 const WIDEST: i64 = 26 * 3_600;

@@ -4,7 +4,7 @@ use super::deadline::NOW;
 use crate::store::{own::Words, statement::Parameters};
 
 /// For tables in this schema, beside this orders table.
-pub(super) fn words(schema: &str, orders_table: &str) -> Words {
+pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
     let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let prefix = format!("\"{schema}\".");
     Words {
@@ -23,6 +23,16 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
                      value ->> 'asked_at' AS asked_at, value ->> 'answer' AS answer FROM json_each(?1)) AS e",
         new_ids: "(SELECT value AS id FROM json_each(?1)) AS e",
         new_data: "e.data",
+        new_target: "e.data ->> 'target'",
+        new_timers: "(SELECT value ->> 'place' AS place, value ->> 'kind' AS new_kind, value ->> 'key' AS new_key, \
+                     value ->> 'due' AS new_due, value ->> 'delay' AS delay, value ->> 'target' AS new_target, \
+                     value ->> 'data' AS new_data, value ->> 'generation' AS new_generation FROM json_each(?1)) AS e",
+        new_timer_data: "e.new_data",
+        key: "key",
+        renew: "ON CONFLICT (kind, key) DO UPDATE SET state = 'armed', target = excluded.target, data = excluded.data, \
+                due_at = excluded.due_at, generation = excluded.generation \
+                WHERE excluded.generation > order_closer_timers.generation OR excluded.generation = order_closer_timers.generation \
+                AND (order_closer_timers.state = 'armed' OR excluded.due_at <> order_closer_timers.due_at)",
         data_text: "e.data",
         event_id: str::to_owned,
         dead_id: "order_id",
@@ -43,6 +53,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
             include_str!("migrations/4.sql"),
             include_str!("migrations/5.sql"),
             include_str!("migrations/6.sql"),
+            include_str!("migrations/7.sql"),
         ],
     }
 }

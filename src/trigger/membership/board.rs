@@ -18,6 +18,20 @@ pub enum Board {
     Redis(Commands),
     /// Rows of our own tables.
     Table(Arc<dyn Store>),
+    /// What a test has in their place.
+    #[cfg(test)]
+    Memory(Arc<dyn Hash>),
+}
+
+/// A hash for each group, in memory.
+#[cfg(test)]
+#[async_trait::async_trait]
+pub trait Hash: std::fmt::Debug + Send + Sync {
+    /// Writes a field and reads all; nothing without an answer.
+    async fn exchange(&self, group: &str, own: &str, said: &str) -> Option<HashMap<String, String>>;
+
+    /// Removes fields.
+    async fn remove(&self, group: &str, names: Vec<String>);
 }
 
 /// Why others can't be seen.
@@ -64,6 +78,11 @@ impl Board {
             Self::Redis(commands) => Ok(commands.exchange_fields(group, own, said, FORGOTTEN).await?),
             Self::Table(store) if !store.outbox().knows_members() => Err(BoardError::NoTable),
             Self::Table(store) => Ok(in_time(store.outbox().exchange_heartbeats(group, own, said)).await?),
+            #[cfg(test)]
+            Self::Memory(hash) => {
+                let silent = || StoreError::Unavailable("no answer".into());
+                Ok(hash.exchange(group, own, said).await.ok_or_else(silent)?)
+            }
         }
     }
 
@@ -73,6 +92,11 @@ impl Board {
             Self::Redis(commands) => Ok(commands.remove_fields(group, names).await?),
             Self::Table(store) if !store.outbox().knows_members() => Ok(()),
             Self::Table(store) => Ok(in_time(store.outbox().remove_heartbeats(group, &names)).await?),
+            #[cfg(test)]
+            Self::Memory(hash) => {
+                hash.remove(group, names).await;
+                Ok(())
+            }
         }
     }
 }

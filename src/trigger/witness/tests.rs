@@ -24,6 +24,8 @@ enum Mood {
     /// After so long.
     Slow(Duration),
     Silent,
+    /// This process stands still for a minute while it waits, once.
+    Stalled,
     /// Of a cluster, those who have keys of an odd number.
     SilentInPart,
     Refuses,
@@ -86,6 +88,11 @@ impl Keys for Seen {
             Mood::Slow(time) if time < limit => sleep(time).await,
             Mood::Slow(_) | Mood::Silent => {
                 sleep(limit).await;
+                return Err(away());
+            }
+            Mood::Stalled => {
+                shop.is(Mood::Answers);
+                sleep(Duration::from_mins(1)).await;
                 return Err(away());
             }
             Mood::Refuses => return Err(Unanswered::Denied("NOPERM".into())),
@@ -230,6 +237,15 @@ async fn an_unanswered_question_ends_after_300_ms_and_the_next_ones_at_once() {
     advance(Duration::from_secs(1)).await;
     shop.set_key(4, HOUR);
     assert!(passes(&witness, found(4, 0)).await.is_some(), "and is asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_stood_still_asks_again() {
+    let (shop, witness) = shop();
+    assert_eq!(passes(&witness, found(1, 0)).await, None);
+    shop.set_key(2, HOUR);
+    shop.is(Mood::Stalled);
+    assert!(passes(&witness, found(2, 0)).await.is_some(), "Redis was not away");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ date_default_timezone_set(getenv('TZ'));
 $url = parse_url(getenv('DATABASE_URL'));
 $redis = parse_url(getenv('REDIS_URL'));
 $dsn = "mysql:host={$url['host']};port={$url['port']};dbname=" . ltrim($url['path'], '/');
-$client = new Orders(new PDO($dsn, $url['user']), $redis['host'], $redis['port']);
+$client = isset($argv[2]) ? require $argv[2] : new Orders(new PDO($dsn, $url['user']), $redis['host'], $redis['port']);
 while (($line = fgets(STDIN)) !== false) {
     [$verb, $order, $millis] = explode(' ', trim($line) . ' ');
     $arguments = [(int) $order];

@@ -15,8 +15,10 @@ async fn each_primary_is_examined() {
     let report = Report::of(&settings, 0).await;
     report.assert("redis", "ok", "3 primaries");
     assert_eq!(report.finding("notifications")["found"], "notify-keyspace-events is \"xE\"", "said once: {:#?}", report.findings);
-    let probes = report.findings.iter().filter(|finding| finding["name"] == "probe key" && finding["mark"] == "ok").count();
-    assert_eq!(probes, 3, "one at each: {:#?}", report.findings);
+    let probes: Vec<_> = report.findings.iter().filter(|finding| finding["name"] == "probe key" && finding["mark"] == "ok").collect();
+    let named = probes.iter().filter(|probe| probe["found"].to_string().contains("127.0.0.1:")).count();
+    // All may have come after the same number of milliseconds, which is said once.
+    assert!(matches!((probes.len(), named), (3, 3) | (1, 0)), "one at each: {probes:#?}");
 
     for order in 1..=9 {
         let (id, key) = (order.to_string(), format!("order_{order}"));

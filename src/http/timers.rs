@@ -1,0 +1,263 @@
+//! Timers: registering, cancelling, looking at one. The rows are those that anybody may insert; what is taken here is checked before.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{Desk, Desks, Named, Refusal, orders::unavailable, read};
+use crate::{
+    close::Later,
+    config::RuleName,
+    order::{OrderId, Trigger, rfc3339},
+    outbox::{Cancelled, Due, NewTimer, Registered, Timer, TimerState},
+    store::StoreError,
+};
+
+/// The longest body: of a thousand timers whose data is short, or of a few with much.
+pub(super) const LONGEST_BODY: usize = 4 << 20;
+
+/// The most timers that one request registers.
+const BATCH: usize = 1_000;
+
+/// As the table has it: the longest kind and key, in characters, and data, in bytes.
+const KIND: usize = 64;
+const KEY: usize = 255;
+const DATA: usize = 65_536;
+
+/// A timer as somebody wants it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted<'b> {
+    due: Option<Cow<'b, str>>,
+    r#in: Option<Cow<'b, str>>,
+    target: Cow<'b, str>,
+    #[serde(borrow)]
+    data: Option<&'b RawValue>,
+    #[serde(default)]
+    generation: i64,
+}
+
+/// The same in a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Listed<'b> {
+    kind: Cow<'b, str>,
+    key: Cow<'b, str>,
+    due: Option<Cow<'b, str>>,
+    r#in: Option<Cow<'b, str>>,
+    target: Cow<'b, str>,
+    #[serde(borrow)]
+    data: Option<&'b RawValue>,
+    #[serde(default)]
+    generation: i64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'b> {
+    #[serde(borrow)]
+    timers: Vec<Listed<'b>>,
+}
+
+/// A timer.
+#[derive(Debug, Serialize)]
+struct Shown {
+    kind: String,
+    key: String,
+    state: &'static str,
+    due: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fired_at: Option<String>,
+    target: String,
+    generation: i64,
+    data: Box<RawValue>,
+    /// By the database's clock.
+    now: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_left: Option<f64>,
+}
+
+impl From<Timer> for Shown {
+    fn from(timer: Timer) -> Self {
+        let Timer { kind, key, state, due, fired_at, target, data, generation, now, .. } = timer;
+        let left = Duration::from_micros(u64::try_from(due - now).unwrap_or(0));
+        Self {
+            kind,
+            key,
+            state: state.name(),
+            due: rfc3339(due),
+            fired_at: fired_at.map(rfc3339),
+            target,
+            generation,
+            data,
+            now: rfc3339(now),
+            seconds_left: (state == TimerState::Armed).then_some(left.as_secs_f64()),
+        }
+    }
+}
+
+/// What came of one timer of a list.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    /// As if it had been registered alone.
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timer: Option<Shown>,
+}
+
+impl Outcome {
+    fn refused(reason: String) -> Self {
+        Self { status: StatusCode::BAD_REQUEST.as_u16(), error: Some(reason), timer: None }
+    }
+}
+
+impl From<Registered> for Outcome {
+    fn from(Registered { timer, is_new, is_older }: Registered) -> Self {
+        let (status, error) = match (is_older, is_new) {
+            (true, _) => (StatusCode::CONFLICT, Some(format!("generation {} has been registered before", timer.generation))),
+            (false, true) => (StatusCode::CREATED, None),
+            (false, false) => (StatusCode::OK, None),
+        };
+        Self { status: status.as_u16(), error, timer: Some(timer.into()) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Outcomes {
+    timers: Vec<Outcome>,
+}
+
+pub(super) async fn register(
+    State(desks): State<Desks>,
+    Path((kind, key)): Path<(String, String)>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let desk = desk(&desks)?;
+    let Wanted { due, r#in, target, data, generation } = read(&body)?;
+    let wanted = Listed { kind: kind.into(), key: key.into(), due, r#in, target, data, generation };
+    let timer = checked(&desk, wanted).map_err(Refusal::bad)?;
+    let registered = write(&desk, vec![timer]).await?.into_iter().next();
+    let outcome = Outcome::from(registered.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it was deleted meanwhile"))?);
+    let status = StatusCode::from_u16(outcome.status).unwrap_or_default();
+    Ok(match outcome {
+        Outcome { error: None, timer: Some(timer), .. } => (status, Json(timer)).into_response(),
+        outcome => (status, Json(outcome)).into_response(),
+    })
+}
+
+pub(super) async fn register_all(State(desks): State<Desks>, body: Bytes) -> Result<Response, Refusal> {
+    let desk = desk(&desks)?;
+    let Batch { timers } = read(&body)?;
+    if timers.len() > BATCH {
+        return Err(Refusal::bad(format!("{} timers are more than the {BATCH} that are taken at once", timers.len())));
+    }
+    let (mut outcomes, mut places, mut good) = (Vec::with_capacity(timers.len()), Vec::new(), Vec::new());
+    for (place, wanted) in timers.into_iter().enumerate() {
+        match checked(&desk, wanted) {
+            Ok(timer) => {
+                places.push(place);
+                good.push(timer);
+                outcomes.push(Outcome::refused("it was deleted meanwhile".into()));
+            }
+            Err(reason) => outcomes.push(Outcome::refused(reason)),
+        }
+    }
+    for (place, registered) in places.into_iter().zip(write(&desk, good).await?) {
+        outcomes[place] = registered.into();
+    }
+    Ok(Json(Outcomes { timers: outcomes }).into_response())
+}
+
+pub(super) async fn cancel(State(desks): State<Desks>, Path((kind, key)): Path<(String, String)>) -> Result<Response, Refusal> {
+    /// Why it was too late.
+    #[derive(Serialize)]
+    struct Fired {
+        error: &'static str,
+        fired_at: String,
+    }
+    let desk = desk(&desks)?;
+    let store = Arc::clone(&desk.store);
+    Ok(match desk.read(async move { store.outbox().cancel(&kind, &key).await }).await?.map_err(refused)? {
+        Cancelled::Yes => StatusCode::NO_CONTENT.into_response(),
+        Cancelled::Fired(at) => (StatusCode::CONFLICT, Json(Fired { error: "it has fired", fired_at: rfc3339(at) })).into_response(),
+        Cancelled::Unknown => unknown().into_response(),
+    })
+}
+
+pub(super) async fn show(State(desks): State<Desks>, Path((kind, key)): Path<(String, String)>) -> Result<Response, Refusal> {
+    let desk = desk(&desks)?;
+    let store = Arc::clone(&desk.store);
+    let timer = desk.read(async move { store.outbox().timer(&kind, &key).await }).await?.map_err(unavailable)?;
+    timer.map(|timer| Json(Shown::from(timer)).into_response()).ok_or_else(unknown)
+}
+
+fn unknown() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "there is no such timer")
+}
+
+/// The rule of the timers.
+fn desk(desks: &Desks) -> Result<Desk, Refusal> {
+    if !desks.readiness.rules().iter().any(RuleName::is_timers) {
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "there are no timers: timers.enabled is false"));
+    }
+    desks.of(&Named { rule: Some(RuleName::TIMERS.into()), shard: None })
+}
+
+fn refused(error: StoreError) -> Refusal {
+    if let StoreError::Rejected(reason) = error { Refusal::bad(reason) } else { unavailable(error) }
+}
+
+fn checked(desk: &Desk, wanted: Listed<'_>) -> Result<NewTimer, String> {
+    let Listed { kind, key, due, r#in, target, data, generation } = wanted;
+    for (name, text, longest) in [("kind", &kind, KIND), ("key", &key, KEY)] {
+        if text.is_empty() || text.chars().count() > longest || text.contains(char::is_control) {
+            return Err(format!("{name} is no text of 1 to {longest} characters without control characters"));
+        }
+    }
+    if !desk.targets.iter().any(|name| *name == target) {
+        return Err(format!("target {target:?} is not in the configuration, which has {}", desk.targets.join(", ")));
+    }
+    let data = data.map_or("{}", RawValue::get);
+    if !data.starts_with('{') || data.len() > DATA {
+        return Err(format!("data is no JSON object of {DATA} bytes at the most"));
+    }
+    Ok(NewTimer {
+        kind: kind.into_owned(),
+        key: key.into_owned(),
+        due: Due::read(due.as_deref(), r#in.as_deref())?,
+        target: target.into_owned(),
+        data: RawValue::from_string(data.into()).map_err(|error| error.to_string())?,
+        generation,
+    })
+}
+
+/// Registers timers. Those that are due before they are seen ahead are kept in mind at once.
+async fn write(desk: &Desk, timers: Vec<NewTimer>) -> Result<Vec<Registered>, Refusal> {
+    if timers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (store, asked) = (Arc::clone(&desk.store), Instant::now());
+    let registered = desk.read(async move { store.outbox().register(&timers).await }).await?.map_err(refused)?;
+    let ahead = desk.sweep.get().ahead.get();
+    for Registered { timer, .. } in &registered {
+        let left = Duration::from_micros(u64::try_from(timer.due - timer.now).unwrap_or(0));
+        if timer.state == TimerState::Armed && left <= ahead {
+            let id = OrderId::from_database(&timer.id);
+            desk.inbox.reopen(&id, asked);
+            // Where there is no room, the sweep finds it. The clock was read before this moment.
+            desk.later.try_send(Later { id, trigger: Trigger::Pacer, at: Instant::now() + left }).ok();
+        }
+    }
+    Ok(registered)
+}
