@@ -20,9 +20,9 @@ demo: ## a shop in miniature, closed by the real daemon, in less than a minute
 # What needs more than these servers, or more than a minute, by a part of its name: `make test` leaves it to `make test-all`.
 FOR_TEST_ALL := a_pooler_ a_restored_backup_ histories:: promtool_ chromium_ clients:: chaos::a_minute_ chaos::what_ \
 	promises::redis_trouble promises::slow_database promises::isolated promises::flood promises::peers promises::network promises::redis_changes \
-	promises::slow_redis promises::cluster promises::sentinels promises::webhooks promises::witnesses promises::together promises::tables \
+	promises::slow_redis promises::cluster promises::sentinels promises::webhooks promises::witnesses promises::together promises::instances promises::tables \
 	promises::shadow promoted_after_the_ is_a_black_hole what_two_rules_claim_ one_migrates_at_a_time thousands_of_payments \
-	deliveries_and_their_backlog_ receiver_of_the_documentation
+	deliveries_and_their_backlog_ receiver_of_the_documentation the_nodes_of_a_cluster
 
 # They wait most of the time: two of them at a time leave two cores idle.
 THREE_AT_A_TIME = $(shell [ "$$(nproc)" -gt 2 ] || echo RUST_TEST_THREADS=3)
@@ -60,7 +60,7 @@ chaos: export CHAOS_DATABASE := $(DATABASE)
 chaos: export CHAOS_FAULTS := $(FAULTS)
 
 # SEED=7: that schedule.   SCHEDULES=1000000: more of them.
-model: ## the core alone, over servers in memory, on thousands of seeded schedules a second
+model: ## the core alone, over servers in memory, on a thousand seeded schedules a second
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(CARGO) test --release --lib -- --nocapture model::every_promise
 model: export MODEL_SEED := $(SEED)

@@ -53,7 +53,7 @@ use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
-use scenarios::{ask, burst, cost, fan_in, outbox, peers as products, punctual, recovery, steady, trouble, watched};
+use scenarios::{ask, burst, cost, doors, fan_in, outbox, peers as products, punctual, recovery, steady, trouble, watched};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -86,6 +86,7 @@ async fn bench(options: &Options) -> Result<(), String> {
             Name::Ask => results.ask = Some(Ran::new(began, options, &machine, ask::run(options, &progress).await)),
             Name::Trouble => results.trouble = Some(Ran::new(began, options, &machine, trouble::run(options, &progress).await)),
             Name::Peers => results.peers = Some(Ran::new(began, options, &machine, products::run(options, &progress).await)),
+            Name::Doors => results.doors = Some(Ran::new(began, options, &machine, doors::run(options, &progress).await)),
             Name::Watched => results.watched = Some(Ran::new(began, options, &machine, watched::run(options, &progress).await)),
         }
         // After each, so that what was measured stays when the next one fails.

@@ -8,8 +8,8 @@ use crate::{
     machine::Machine,
     options::Options,
     scenarios::{
-        ask::Ask, burst::Burst, cost::Cost, fan_in::FanIn, outbox::Outbox, peers::Peers, punctual::Punctual, recovery::Recovery,
-        steady::Steady, trouble::Trouble, watched::Watched,
+        ask::Ask, burst::Burst, cost::Cost, doors::Doors, fan_in::FanIn, outbox::Outbox, peers::Peers, punctual::Punctual,
+        recovery::Recovery, steady::Steady, trouble::Trouble, watched::Watched,
     },
     table::Table,
 };
@@ -118,6 +118,8 @@ pub struct Results {
     pub outbox: Option<Ran<Outbox>>,
     /// Trouble that stays where it is.
     pub trouble: Option<Ran<Trouble>>,
+    /// Hints through doors.
+    pub doors: Option<Ran<Doors>>,
     /// Scrapes and a page.
     pub watched: Option<Ran<Watched>>,
     /// Other products.
@@ -157,7 +159,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, watched } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, doors, watched } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -169,6 +171,7 @@ impl Results {
             trouble.as_ref().map(|ran| ran.chapter(folder)),
             peers.as_ref().map(|ran| ran.chapter(folder)),
             ask.as_ref().map(|ran| ran.chapter(folder)),
+            doors.as_ref().map(|ran| ran.chapter(folder)),
             watched.as_ref().map(|ran| ran.chapter(folder)),
         ];
         let chapters: Vec<String> = chapters.into_iter().flatten().collect();

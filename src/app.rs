@@ -302,7 +302,7 @@ impl Daemon {
                 commands: self.common.commands.clone(),
                 stop: stop.clone(),
             };
-            self.others.spawn(clock.run().instrument(span_of(config)));
+            self.others.spawn(clock.run().instrument(place.span()));
         }
         // The events of shards are told together, those of other tables each to their own targets.
         let is_shard = config.which.name.shard().is_some();

@@ -27,6 +27,7 @@ mod status;
 mod timers;
 mod url_files;
 mod urls;
+mod validate;
 mod values;
 mod variables;
 mod verb;

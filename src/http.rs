@@ -31,10 +31,7 @@ use axum::{
 };
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, mpsc},
-};
+use tokio::{runtime::Handle, sync::Semaphore};
 use tower_http::limit::RequestBodyLimitLayer;
 
 pub use access::Access;
@@ -42,7 +39,7 @@ pub use figures::Figures;
 pub use server::serve;
 
 use crate::{
-    close::{Inbox, Later, Requests},
+    close::{Inbox, Registrar, Requests},
     config::{Live, RuleName, Sweep},
     explain::Explainer,
     ops::{AllReady, Measured, NOT_BEGUN},
@@ -198,8 +195,8 @@ pub struct Desk {
     pub explainer: Explainer,
     /// The names of the targets in the configuration.
     pub targets: Arc<[String]>,
-    /// Who looks at an order at a time to come.
-    pub later: mpsc::Sender<Later>,
+    /// Who registers timers, where that is the rule.
+    pub registrar: Registrar,
 }
 
 impl Desk {

@@ -20,7 +20,8 @@ pub enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// A metric. A value of its label `rule` that names a shard makes one more label, `shard`. Names follow Prometheus' conventions: base units, counters end in `_total`.
+/// A metric. Names follow Prometheus' conventions: base units, counters end in `_total`. A value of the label `rule` that names a
+/// shard makes one more label, `shard`.
 #[derive(Debug)]
 pub struct Metric {
     /// Its name.

@@ -52,7 +52,7 @@ pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
 pub(crate) use driver::Value;
 #[cfg(test)]
 pub(crate) use own::{Backend, Work};
-pub(crate) use own::{Fields, Link, WITH_PAUSES, WITH_TIMERS, Words, applied, finish, listed, unexpected};
+pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
 pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 

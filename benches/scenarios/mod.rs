@@ -6,6 +6,8 @@ pub mod ask;
 pub mod burst;
 /// What the daemon costs while nothing is due.
 pub mod cost;
+/// How late orders are closed by hints that come through a door.
+pub mod doors;
 /// Several daemons on the same Redis and database.
 pub mod fan_in;
 /// What recording events costs, and those that nobody takes.

@@ -90,6 +90,7 @@ async fn main() -> Result<(), orders::Error> {
         .route("/provider/sessions/{order_no}/pay-without-callback", post(pay_without_callback))
         .route("/hooks/order-closed", post(order_closed))
         .route("/hooks/before-close", post(before_close))
+        .route("/hooks/remind", post(remind))
         .with_state(Arc::new(shop));
     let listener = tokio::net::TcpListener::bind(setting("SHOP_LISTEN", "127.0.0.1:8080")).await?;
     eprintln!("shop: listening on {}", listener.local_addr()?);
@@ -194,6 +195,22 @@ async fn order_closed(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: B
     };
     shop.let_go(order_no).await?;
     // Anything but a 2xx, and it would come again.
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// order-closer calls this when the timer of an order is due, at least once.
+async fn remind(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) -> Answer {
+    if shop.webhook.verify(&body, &headers).is_err() {
+        return Ok(StatusCode::UNAUTHORIZED.into_response());
+    }
+    let event: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let (id, order_no) = (event["id"].as_str(), event["data"]["key"].as_str().and_then(|key| key.parse().ok()));
+    let Some((id, order_no)) = id.zip(order_no) else {
+        return Ok(StatusCode::BAD_REQUEST.into_response());
+    };
+    if shop.orders.remind(id, order_no).await? {
+        eprintln!("shop: reminding the customer of order {order_no}");
+    }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

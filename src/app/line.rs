@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     ask::{self, Ahead, Ask},
-    close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Requests, Share, Stats, Worker},
+    close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Registrar, Requests, Share, Stats, Worker},
     config::{Config, Live, Sweep as SweepSettings, Which},
     ops::Summaries,
     outbox::LatestPauses,
@@ -24,8 +24,8 @@ use crate::{
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Claims, Hearing, Heart, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
-        Takers, Turns, Witness, ZoneWatch,
+        Board, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Routes, Sweep,
+        Taker, Takers, Turns, Witness, ZoneWatch,
     },
     watchdog::Watchdog,
 };
@@ -111,6 +111,7 @@ impl Line {
         }
         let (upcoming, upcoming_rx) = mpsc::channel(PAGES);
         let (later, later_rx) = mpsc::channel(LATER);
+        let registrar = Registrar { store: Arc::clone(&store), inbox: Arc::clone(&inbox), later: later.clone(), sweep: settings.clone() };
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
         let pauses = PauseWatch::of(&store, stop).beside(paused);
         let gate = Arc::clone(&pauses.gate);
@@ -139,7 +140,7 @@ impl Line {
             clearance,
             closer,
             batch_size: config.close.batch_size,
-            later: later.clone(),
+            later,
             closed: closed.clone(),
             stats: Arc::clone(&stats),
             outage: Arc::clone(&outage),
@@ -196,6 +197,10 @@ impl Line {
         }
         spawn(Box::pin(watchdog.watch("look-ahead", look_ahead.run())));
         spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
+        if let Some(key) = config.timers.intake.clone().filter(|_| rule.is_timers() && !is_shadow) {
+            let commands = Commands::new(&config.redis).map_err(|error| error.to_string())?;
+            spawn(Box::pin(Intake { commands, key, registrar: registrar.clone(), stop: stop.clone() }.run()));
+        }
         spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
         match shadow.zip(report.clone()) {
@@ -250,7 +255,7 @@ impl Line {
                 requests,
                 stats: Arc::clone(&stats),
                 sweep: settings.clone(),
-                later,
+                registrar,
                 is_shadow,
             };
             serving.add(&config, parts, stop, others);

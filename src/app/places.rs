@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::sync::OnceCell;
+use tracing::{Span, error_span};
 
 use crate::{
     close::Bounds,
@@ -14,6 +15,8 @@ use crate::{
 /// What lines in one database have in common.
 #[derive(Debug)]
 pub(super) struct Place {
+    /// Its name, where it has one.
+    name: Option<String>,
     /// The way there.
     pub(super) sharing: Sharing,
     /// What its clock may show.
@@ -36,9 +39,10 @@ impl Places {
         for config in lines {
             all.entry(config.which.database.clone()).or_default().push(config);
         }
-        let place = |lines: Vec<&Config>| {
+        let place = |name: Option<String>, lines: Vec<&Config>| {
             let is_sharded = lines.iter().any(|config| config.which.name.shard().is_some());
             Arc::new(Place {
+                name,
                 sharing: Sharing::of(&lines),
                 bounds: Arc::new(Bounds::new(lines[0].sweep.oldest.get())),
                 beat: if is_sharded { Beat::now() } else { Beat::default() },
@@ -46,7 +50,7 @@ impl Places {
                 compared: OnceCell::new(),
             })
         };
-        Self(Arc::new(all.into_iter().map(|(name, lines)| (name, place(lines))).collect()))
+        Self(Arc::new(all.into_iter().map(|(name, lines)| (name.clone(), place(name, lines))).collect()))
     }
 
     /// That of one of them.
@@ -61,6 +65,11 @@ impl Places {
 }
 
 impl Place {
+    /// What lines of the log about the whole database say of it: nothing where there is no other.
+    pub(super) fn span(&self) -> Span {
+        self.name.as_ref().map_or_else(Span::none, |name| error_span!("database", database = name))
+    }
+
     /// Compares its clock with others, once.
     pub(super) async fn compare_clocks(&self, config: &Config, store: &dyn Store) {
         let compare = async || {

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     runtime::Handle,
-    sync::{Mutex, Semaphore, mpsc, watch},
+    sync::{Mutex, Semaphore, watch},
     task::JoinSet,
     time::Instant,
 };
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::RunError,
-    close::{Bounds, Gate, Inbox, Later, Outage, Requests, Stats},
+    close::{Bounds, Gate, Inbox, Outage, Registrar, Requests, Stats},
     config::{Config, Live, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
@@ -56,7 +56,7 @@ pub(super) struct Parts {
     pub(super) requests: Requests,
     pub(super) sweep: Live<Sweep>,
     pub(super) stats: Arc<Stats>,
-    pub(super) later: mpsc::Sender<Later>,
+    pub(super) registrar: Registrar,
     pub(super) is_shadow: bool,
 }
 
@@ -82,7 +82,7 @@ impl Serving {
 
     /// Tells of one more rule.
     pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
-        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep, later, is_shadow } =
+        let Parts { store, inbox, bounds, outage, gate, passes, commands, peers, subscribed, requests, stats, sweep, registrar, is_shadow } =
             parts;
         let gauges = Gauges {
             measured: self.measured.clone(),
@@ -130,6 +130,7 @@ impl Serving {
             stats,
             overdue: last,
             peers: Arc::clone(&readiness.peers),
+            targets: config.events.target_names(),
             told: Told::default(),
         });
         let desks = self.desks.get_or_init(|| self.serve(config, stop, running));
@@ -142,7 +143,7 @@ impl Serving {
             inbox,
             explainer,
             targets: config.events.target_names().into(),
-            later,
+            registrar,
         });
     }
 
@@ -153,7 +154,6 @@ impl Serving {
             readiness: self.readiness.clone(),
             servers: [config.database.url.to_string(), config.redis.url.to_string()],
             sources: self.sources.clone(),
-            targets: config.events.targets().map(str::to_owned).collect(),
             began: Instant::now(),
             stop: stop.clone(),
         };

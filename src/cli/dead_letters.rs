@@ -154,10 +154,8 @@ pub(super) fn text(Letter { rule: _, shard: _, kind, id, order_id, target, attem
 /// A line about a dead letter, with its rule where there are several.
 fn named(desks: &[Desk], letter: &Letter, text: String) -> String {
     if desks.len() > 1 {
-        {
-            let of = letter.shard.as_ref().map_or_else(|| letter.rule.clone(), |shard| format!("{} ({shard})", letter.rule));
-            format!("{}: {text}", Printable(&of))
-        }
+        let of = letter.shard.as_ref().map_or_else(|| letter.rule.clone(), |shard| format!("{} ({shard})", letter.rule));
+        format!("{}: {text}", Printable(&of))
     } else {
         text
     }

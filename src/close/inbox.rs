@@ -210,7 +210,12 @@ impl Inbox {
 
     /// Offers orders that fall due now, as their rows have said. What there is no space for is refused, and the next sweep's.
     pub fn offer_due<'a>(&self, ids: impl IntoIterator<Item = &'a OrderId>, trigger: Trigger) -> Offer {
-        self.admit(ids.into_iter().map(|id| (id, None)), trigger, Lane::DueNow, None)
+        self.offer_due_since(ids.into_iter().map(|id| (id, None)), trigger)
+    }
+
+    /// The same, each with the deadline that its row had when that was read, where it is known.
+    pub fn offer_due_since<'a>(&self, orders: impl IntoIterator<Item = (&'a OrderId, Option<i64>)>, trigger: Trigger) -> Offer {
+        self.admit(orders, trigger, Lane::DueNow, None)
     }
 
     /// Offers an order whose row was found overdue in the table at the time `seen`, or later. Overrides the memory of settled
@@ -364,6 +369,12 @@ impl Inbox {
             .alone
             .reject(Waiting { pending, since: now, tries: 0, reason: dead.error.clone(), held: false, uncounted: false }, now + pause);
         self.alone.notify_one();
+    }
+
+    /// Whether it takes no more orders, now and ever.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     /// Asks for a sweep.

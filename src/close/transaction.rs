@@ -106,9 +106,16 @@ pub(super) async fn lock_judge_update(
                 Outcome::Closed(Closed { lateness: overdue + since, deadline: row.and_then(|row| row.deadline).unwrap_or_default() })
             }
             Verdict::Settled { status } => Outcome::Settled { status },
-            Verdict::NotDue { remaining } => Outcome::NotDue { remaining },
+            Verdict::NotDue { remaining } => {
+                // It may be another one than whoever brought it has seen.
+                pending.deadline = row.and_then(|row| row.deadline);
+                Outcome::NotDue { remaining }
+            }
             Verdict::NotFound => Outcome::NotFound,
-            Verdict::Locked => Outcome::Locked { reason: ROW_HELD.into() },
+            Verdict::Locked => {
+                pending.deadline = row.and_then(|row| row.deadline);
+                Outcome::Locked { reason: ROW_HELD.into() }
+            }
             Verdict::Unasked => {
                 // So that the answer for another deadline is taken for none.
                 pending.deadline = row.and_then(|row| row.deadline);

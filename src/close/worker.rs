@@ -55,6 +55,8 @@ pub struct Later {
     pub id: OrderId,
     /// What made us look at it first.
     pub trigger: Trigger,
+    /// The deadline in its row, in microseconds since 1970 UTC, where that is known.
+    pub deadline: Option<i64>,
     /// When.
     pub at: Instant,
 }
@@ -287,5 +289,6 @@ impl Worker {
 /// When an order that is not due yet is to be looked at again.
 fn later(Looked { pending, outcome }: &Looked, now: Instant) -> Option<Later> {
     let Outcome::NotDue { remaining: Some(remaining) } = outcome else { return None };
-    (*remaining <= LONGEST_CARRY).then(|| Later { id: pending.id.clone(), trigger: pending.trigger, at: now + *remaining })
+    let Pending { id, trigger, deadline, .. } = pending;
+    (*remaining <= LONGEST_CARRY).then(|| Later { id: id.clone(), trigger: *trigger, deadline: *deadline, at: now + *remaining })
 }

@@ -170,7 +170,7 @@ impl Hints {
     pub fn rules(&self, config: &Config) -> Vec<RuleName> {
         match &self.rule {
             Some(rule) => vec![rule.clone()],
-            None => config.rule_names().into_iter().filter(|name| name.as_str() != RuleName::TIMERS).collect(),
+            None => config.rule_names().into_iter().filter(|name| !name.is_timers()).collect(),
         }
     }
 
@@ -354,6 +354,9 @@ impl Loaded {
             if let Some(rule) = hints.rule.as_ref().filter(|rule| !self.config.rule_names().contains(rule)) {
                 let known: Vec<String> = self.config.rule_names().iter().map(ToString::to_string).collect();
                 return Err(wrong(&format!("rule is {rule}, which there is not; write one of {}, or leave it out", known.join(", "))));
+            }
+            if hints.rules(&self.config).is_empty() {
+                return Err(wrong("hints nobody is to look at: no orders table is named; name one, or write rule = \"timers\""));
             }
             if !(1..=10_000).contains(&hints.prefetch) {
                 return Err(wrong("prefetch must be from 1 to 10000"));

@@ -10,7 +10,7 @@ use figment::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, Timers, optional, rule::Rival, schema};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
 use crate::metric::BESIDE;
 
 /// The list in the file.
@@ -175,7 +175,7 @@ impl Config {
         all.extend(self.timers.rule(self));
         let are_several = all.len() > 1;
         for rule in &mut all {
-            rule.timers = Timers::default();
+            rule.timers.enabled = false;
             rule.which.is_one_of_several |= are_several;
         }
         all

@@ -29,6 +29,9 @@ pub struct Timers {
     /// The Redis Stream that a timer may name as its target, as `stream`.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
     pub stream: Option<Stream>,
+    /// The key of a Redis Stream from which timers are taken, in the database of `redis.url`.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub intake: Option<String>,
 }
 
 impl Timers {
@@ -63,7 +66,7 @@ impl Timers {
                 ..config.events.clone()
             },
             rules: BTreeMap::new(),
-            timers: Self::default(),
+            timers: self.clone(),
             which: Which { name: RuleName::timers(), ..Which::default() },
             ..config.clone()
         };

@@ -16,7 +16,7 @@ use super::{Config, rules};
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 22] = [
+const TEXT: [&str; 23] = [
     "redis.url",
     "redis.url_file",
     "redis.ca_file",
@@ -38,6 +38,7 @@ const TEXT: [&str; 22] = [
     "http.token",
     "http.token_file",
     "log.level",
+    "timers.intake",
     "timers.stream.key",
 ];
 

@@ -49,7 +49,7 @@ impl SortedSet {
     pub(super) fn new(redis: &Redis, settings: &SortedSetDoor) -> Result<Self, RedisError> {
         Ok(Self {
             commands: Commands::new(redis)?,
-            queue: queue(settings),
+            queue: DelayQueue::new(&settings.key, settings.unit.micros()),
             lease: settings.lease.get(),
             in_hand: Mutex::default(),
             rest: Mutex::default(),
@@ -79,11 +79,6 @@ impl SortedSet {
         });
         done
     }
-}
-
-/// The sets of a door.
-fn queue(SortedSetDoor { key, unit, .. }: &SortedSetDoor) -> DelayQueue {
-    DelayQueue::new(key, unit.micros())
 }
 
 impl Door for SortedSet {

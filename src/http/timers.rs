@@ -11,13 +11,11 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 use super::{Desk, Desks, Named, Refusal, orders::unavailable, read};
 use crate::{
-    close::Later,
     config::RuleName,
-    order::{OrderId, Trigger, rfc3339},
+    order::rfc3339,
     outbox::{Cancelled, Due, NewTimer, Registered, Timer, TimerState},
     store::StoreError,
 };
@@ -28,30 +26,13 @@ pub(super) const LONGEST_BODY: usize = 4 << 20;
 /// The most timers that one request registers.
 const BATCH: usize = 1_000;
 
-/// As the table has it: the longest kind and key, in characters, and data, in bytes.
-const KIND: usize = 64;
-const KEY: usize = 255;
-const DATA: usize = 65_536;
-
 /// A timer as somebody wants it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wanted<'b> {
-    due: Option<Cow<'b, str>>,
-    r#in: Option<Cow<'b, str>>,
-    target: Cow<'b, str>,
-    #[serde(borrow)]
-    data: Option<&'b RawValue>,
-    #[serde(default)]
-    generation: i64,
-}
-
-/// The same in a list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Listed<'b> {
-    kind: Cow<'b, str>,
-    key: Cow<'b, str>,
+    /// With the key, in a list; those of a single one stand in its path.
+    kind: Option<Cow<'b, str>>,
+    key: Option<Cow<'b, str>>,
     due: Option<Cow<'b, str>>,
     r#in: Option<Cow<'b, str>>,
     target: Cow<'b, str>,
@@ -65,7 +46,7 @@ struct Listed<'b> {
 #[serde(deny_unknown_fields)]
 struct Batch<'b> {
     #[serde(borrow)]
-    timers: Vec<Listed<'b>>,
+    timers: Vec<Wanted<'b>>,
 }
 
 /// A timer.
@@ -144,8 +125,11 @@ pub(super) async fn register(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let desk = desk(&desks)?;
-    let Wanted { due, r#in, target, data, generation } = read(&body)?;
-    let wanted = Listed { kind: kind.into(), key: key.into(), due, r#in, target, data, generation };
+    let wanted: Wanted<'_> = read(&body)?;
+    if wanted.kind.is_some() || wanted.key.is_some() {
+        return Err(Refusal::bad("kind and key stand in the path, and not in the body"));
+    }
+    let wanted = Wanted { kind: Some(kind.into()), key: Some(key.into()), ..wanted };
     let timer = checked(&desk, wanted).map_err(Refusal::bad)?;
     let registered = write(&desk, vec![timer]).await?.into_iter().next();
     let outcome = Outcome::from(registered.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it was deleted meanwhile"))?);
@@ -218,46 +202,24 @@ fn refused(error: StoreError) -> Refusal {
     if let StoreError::Rejected(reason) = error { Refusal::bad(reason) } else { unavailable(error) }
 }
 
-fn checked(desk: &Desk, wanted: Listed<'_>) -> Result<NewTimer, String> {
-    let Listed { kind, key, due, r#in, target, data, generation } = wanted;
-    for (name, text, longest) in [("kind", &kind, KIND), ("key", &key, KEY)] {
-        if text.is_empty() || text.chars().count() > longest || text.contains(char::is_control) {
-            return Err(format!("{name} is no text of 1 to {longest} characters without control characters"));
-        }
-    }
+fn checked(desk: &Desk, wanted: Wanted<'_>) -> Result<NewTimer, String> {
+    let Wanted { kind, key, due, r#in, target, data, generation } = wanted;
+    let needed = |name: &str, text: Option<Cow<'_, str>>| text.map(Cow::into_owned).ok_or_else(|| format!("{name} is missing"));
     if !desk.targets.iter().any(|name| *name == target) {
         return Err(format!("target {target:?} is not in the configuration, which has {}", desk.targets.join(", ")));
     }
-    let data = data.map_or("{}", RawValue::get);
-    if !data.starts_with('{') || data.len() > DATA {
-        return Err(format!("data is no JSON object of {DATA} bytes at the most"));
-    }
-    Ok(NewTimer {
-        kind: kind.into_owned(),
-        key: key.into_owned(),
+    NewTimer {
+        kind: needed("kind", kind)?,
+        key: needed("key", key)?,
         due: Due::read(due.as_deref(), r#in.as_deref())?,
         target: target.into_owned(),
-        data: RawValue::from_string(data.into()).map_err(|error| error.to_string())?,
+        data: RawValue::from_string(data.map_or("{}", RawValue::get).into()).map_err(|error| error.to_string())?,
         generation,
-    })
+    }
+    .checked()
 }
 
-/// Registers timers. Those that are due before they are seen ahead are kept in mind at once.
 async fn write(desk: &Desk, timers: Vec<NewTimer>) -> Result<Vec<Registered>, Refusal> {
-    if timers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (store, asked) = (Arc::clone(&desk.store), Instant::now());
-    let registered = desk.read(async move { store.outbox().register(&timers).await }).await?.map_err(refused)?;
-    let ahead = desk.sweep.get().ahead.get();
-    for Registered { timer, .. } in &registered {
-        let left = Duration::from_micros(u64::try_from(timer.due - timer.now).unwrap_or(0));
-        if timer.state == TimerState::Armed && left <= ahead {
-            let id = OrderId::from_database(&timer.id);
-            desk.inbox.reopen(&id, asked);
-            // Where there is no room, the sweep finds it. The clock was read before this moment.
-            desk.later.try_send(Later { id, trigger: Trigger::Pacer, at: Instant::now() + left }).ok();
-        }
-    }
-    Ok(registered)
+    let registrar = desk.registrar.clone();
+    desk.read(async move { registrar.register(&timers).await }).await?.map_err(refused)
 }

@@ -47,6 +47,7 @@ pub(super) enum What {
         by: u32,
         deadline: i64,
         before: &'static str,
+        trigger: &'static str,
     },
     /// Something else that helps to understand.
     Note(&'static str),
@@ -128,7 +129,9 @@ fn told(world: &World, order: u32, story: &[&Entry]) -> String {
             What::Status(status) => format!("{status} by the shop"),
             What::PaidAtProvider => "paid at the provider".into(),
             What::Answered { by, deadline, answer } => format!("daemon {by} is told {answer:?} for {}", ms(*deadline)),
-            What::Closed { by, deadline, before } => format!("closed by daemon {by} for {}, was {before}", ms(*deadline)),
+            What::Closed { by, deadline, before, trigger } => {
+                format!("closed by daemon {by} for {}, was {before} ({trigger})", ms(*deadline))
+            }
             What::Note(note) => (*note).into(),
         };
         writeln!(text, "    {:>10}  {what}", ms(*at)).unwrap_or_default();
@@ -149,7 +152,7 @@ impl Story<'_> {
         let mut wrong = Vec::new();
         let mut closed = 0;
         for (at, entry) in self.story.iter().enumerate() {
-            if let What::Closed { by, deadline, before } = entry.what {
+            if let What::Closed { by, deadline, before, .. } = entry.what {
                 closed += 1;
                 self.closure(&self.story[..at], entry.at, (by, deadline, before), &mut wrong);
             }
@@ -191,7 +194,9 @@ impl Story<'_> {
         // A key that came later than the look at it need not be known.
         let disputed =
             keys.next_back().filter(|(written, expires)| expires - deadline > micros(TOLERANCE) + APART && deadline - written > IN_TIME);
-        if !plan.has(Kind::Redis) && in_time && disputed.is_some_and(|(_, expires)| at < expires - CLOCKS) {
+        // A daemon that stands still takes Redis for silent: its clock goes on here.
+        let hears_redis = !plan.has(Kind::Redis) && !plan.has(Kind::Frozen);
+        if hears_redis && in_time && disputed.is_some_and(|(_, expires)| at < expires - CLOCKS) {
             wrong.push(Wrong::EarlyByItsKey);
         }
         if let Some(ahead) = plan.ask {
@@ -206,7 +211,8 @@ impl Story<'_> {
             }
         }
         let starts = deadline - self.world.began_at() > IN_TIME + 1_000_000;
-        if plan.is_punctual() && in_time && starts && disputed.is_none() && at - deadline > LATE && !self.was_held(before, deadline) {
+        let outlives = before.iter().any(|entry| matches!(entry.what, What::Key { expires } if expires - deadline > LATE));
+        if plan.is_punctual() && in_time && starts && !outlives && at - deadline > LATE && !self.was_held(before, deadline) {
             wrong.push(Wrong::Late);
         }
     }

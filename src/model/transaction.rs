@@ -85,7 +85,13 @@ impl Open {
             for (order, deadline) in &self.writes {
                 let Some(row) = state.orders.get_mut(order) else { continue };
                 let before = std::mem::replace(&mut row.status, CLOSED);
-                state.history.push(Entry { at, order: *order, what: What::Closed { by: self.node.number, deadline: *deadline, before } });
+                let event = self.events.iter().find(|event| number(event.order.as_str()) == Some(*order));
+                let trigger = event.map_or("unknown", |event| event.trigger.name());
+                state.history.push(Entry {
+                    at,
+                    order: *order,
+                    what: What::Closed { by: self.node.number, deadline: *deadline, before, trigger },
+                });
             }
             state.restored.append(&mut self.restores);
             let forgets = self.world.planted == Some(Planted::NoEvent) && at % 3 == 0;

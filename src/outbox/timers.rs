@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{Result, claims::micros};
 use crate::{
     config::Span,
-    store::{Fields, Link, Outbox, Value, WITH_TIMERS, finish, unexpected},
+    store::{Fields, Link, Outbox, Value, finish, unexpected},
 };
 
 /// When a timer is due.
@@ -82,6 +82,28 @@ pub struct NewTimer {
     pub data: Box<RawValue>,
     /// Which registration of this timer it is.
     pub generation: i64,
+}
+
+/// As the table has it: the longest kind, key and target, in characters, and data, in bytes.
+const LONGEST: [(&str, usize); 3] = [("kind", 64), ("key", 255), ("target", 64)];
+const LONGEST_DATA: usize = 65_536;
+
+impl NewTimer {
+    /// The same, if the table takes it.
+    ///
+    /// # Errors
+    /// Says what would be right.
+    pub fn checked(self) -> std::result::Result<Self, String> {
+        for ((name, longest), text) in LONGEST.into_iter().zip([&self.kind, &self.key, &self.target]) {
+            if text.is_empty() || text.chars().count() > longest || text.contains(char::is_control) {
+                return Err(format!("{name} is no text of 1 to {longest} characters without control characters"));
+            }
+        }
+        if !self.data.get().starts_with('{') || self.data.get().len() > LONGEST_DATA {
+            return Err(format!("data is no JSON object of {LONGEST_DATA} bytes at the most"));
+        }
+        Ok(self)
+    }
 }
 
 /// What a timer waits for, or has done.
@@ -166,12 +188,6 @@ pub struct Rearmed {
 }
 
 impl Outbox {
-    /// Whether our tables have room for timers.
-    #[must_use]
-    pub fn knows_timers(&self) -> bool {
-        self.version() >= WITH_TIMERS
-    }
-
     /// Registers timers, all or none; returns what came of each, in their order.
     ///
     /// # Errors
@@ -323,10 +339,13 @@ impl Outbox {
         let mut pruned = 0;
         for state in [TimerState::Fired, TimerState::Cancelled] {
             let over = format!("state = '{}' AND state <> 'armed'", state.name());
+            // By when it was due, which has an index, and by when it fired: what fired late is still to be known as fired to a
+            // registration that comes twice.
             // In: ?1 for how long they are kept, ?2 how many. Out: ids, by the index of what is over. Locks nothing.
             let select = words.statement(&format!(
-                "SELECT CAST(id AS CHAR(36)) FROM {table} WHERE {over} AND due_at < {} - ?1 ORDER BY due_at LIMIT ?2",
-                words.now
+                "SELECT CAST(id AS CHAR(36)) FROM {table} WHERE {over} AND due_at < {now} - ?1 \
+                 AND COALESCE(fired_at, due_at) < {now} - ?1 ORDER BY due_at LIMIT ?2",
+                now = words.now
             ));
             let old = self.backend.read().await?.fetch(&select, &[micros(keep).into(), i64::from(limit).into()]).await?;
             let old = old.into_iter().map(|mut fields| super::audit::uuid(&fields.text()?)).collect::<Result<Vec<Uuid>>>()?;

@@ -18,12 +18,13 @@ use super::{
 type Rehearsal<'r> = (&'static str, Vec<&'r str>, String);
 
 impl Commands {
-    /// The ACL rules that our user lacks for closing orders on time, beside instances of its kind, and for telling `stream`.
+    /// The ACL rules that our user lacks for closing orders on time, beside instances of its kind, for telling `stream`, and for taking
+    /// timers from `intake`.
     /// What the subscription needs is not among them.
     ///
     /// # Errors
     /// Says why Redis did not answer.
-    pub async fn missing_rights(&self, stream: Option<&str>) -> Result<Vec<String>> {
+    pub async fn missing_rights(&self, stream: Option<&str>, intake: Option<&str>) -> Result<Vec<String>> {
         let order = self.order_key("order-closer-rehearsal");
         let members = "order-closer:rehearsal".to_owned();
         let (of_order, of_members) = (|| self.orders().to_owned(), || "~order-closer:*".to_owned());
@@ -40,6 +41,18 @@ impl Commands {
         ];
         if let Some(key) = stream {
             commands.push(("XADD", vec![key, "NOMKSTREAM", "not an id", "field", "value"], format!("~{key}")));
+        }
+        let aside = intake.map(|key| format!("{key}:rejected")).unwrap_or_default();
+        if let Some(key) = intake {
+            let rule = format!("~{key}");
+            commands.extend([
+                ("XGROUP", vec!["CREATE", key, "order-closer", "not an id"], rule.clone()),
+                ("XREADGROUP", vec!["GROUP", "order-closer", "rehearsal", "STREAMS", key, "not an id"], rule.clone()),
+                ("XAUTOCLAIM", vec![key, "order-closer", "rehearsal", "not a number", "0-0"], rule.clone()),
+                ("XACK", vec![key, "order-closer", "not an id"], rule.clone()),
+                ("XDEL", vec![key, "not an id"], rule),
+                ("XADD", vec![&aside, "NOMKSTREAM", "not an id", "field", "value"], format!("~{aside}")),
+            ]);
         }
         Ok(self.rehearse(self.any().await?, &commands).await?.0)
     }

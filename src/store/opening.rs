@@ -118,7 +118,7 @@ pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// [`OpenError::Misfit`] when the table does not fit the rule, [`OpenError::Store`] when the database can't be reached.
 pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
-    let url = settings.database.url.clone();
+    let (url, of_timers) = (settings.database.url.clone(), settings.rule.name.is_timers());
     let opened: Result<Arc<dyn Store>, OpenError> = match url {
         DatabaseUrl::Postgres(_) => table::Table::<postgres::Postgres>::open(settings).await.map(|table| Arc::new(table) as _),
         DatabaseUrl::MySql(_) => table::Table::<mysql::MySql>::open(settings).await.map(|table| Arc::new(table) as _),
@@ -126,6 +126,9 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
     };
     opened.map_err(|error| match error {
         OpenError::Store(error) => error.of(&url).into(),
+        OpenError::Missing(Misfit(found)) if of_timers => OpenError::Missing(Misfit(format!(
+            "timers.enabled is true, and their table is not there; run `order-closer migrate`, which makes it ({found})"
+        ))),
         OpenError::Misfit(_) | OpenError::Missing(_) | OpenError::Zone(_) => error,
     })
 }

@@ -56,9 +56,6 @@ const WITH_ANSWERS: i64 = 5;
 /// The version from which on they hold the heartbeats of daemons that have no Redis.
 const WITH_MEMBERS: i64 = 6;
 
-/// The version from which on they hold timers.
-pub(crate) const WITH_TIMERS: i64 = 7;
-
 /// Where connections for our own tables come from.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {

@@ -134,9 +134,12 @@ pub fn grants(config: &Config, database: Option<&str>) -> Grants {
 /// The GRANTs by which a user may do with our own tables whatever a daemon does that records events; `schema` is quoted, with its dot.
 pub(crate) fn own_rights(schema: &str, to: &str) -> Vec<String> {
     let events = Events { enabled: true, ..Events::default() };
-    let timers = TableName::of(None, "order_closer_timers");
     let mut needs = own("", &events, VERSION);
-    needs.push(Need::of(timers, &[Right::Select, Right::Insert, Right::Update, Right::Delete]));
+    // Of those that not everybody has a use for.
+    for name in ["order_closer_members", "order_closer_timers"] {
+        let table = TableName::of(None, name);
+        needs.push(Need::of(table, &[Right::Select, Right::Insert, Right::Update, Right::Delete]));
+    }
     needs.iter().filter_map(|need| grant(&need.rights, &format!("{schema}{}", need.table.name), to)).collect()
 }
 

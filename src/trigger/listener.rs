@@ -179,13 +179,13 @@ impl Listener {
         for Listening { keys, takers } in rules.iter() {
             match keys.read(key) {
                 Ok(id) => {
-                    for Taker { inbox, peers, stats } in takers.of(&id) {
+                    takers.each_of(&id, |Taker { inbox, peers, stats }| {
                         is_foreign = false;
                         stats.heard(true);
                         if peers.is_ours(&id) && inbox.offer_hint(&id, Trigger::Expired) == Offer::Full {
                             stats.dropped();
                         }
-                    }
+                    });
                 }
                 Err(NotAnOrder::ForeignPrefix) => {}
                 Err(reason @ NotAnOrder::NotAnId(_)) => debug!(key = %key.escape_ascii(), %db, %reason, "expired key is no order"),

@@ -144,8 +144,8 @@ impl Pacer {
                         }
                     }
                 }
-                Some(Later { id, trigger, at }) = self.later.recv() => {
-                    wheel.insert(id, Appointment { at, deadline: None, step: Step::Offer(trigger) });
+                Some(Later { id, trigger, deadline, at }) = self.later.recv() => {
+                    wheel.insert(id, Appointment { at, deadline, step: Step::Offer(trigger) });
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Pacer {
                 Step::Touch => touched.push((id, appointment)),
                 Step::Offer(trigger) => {
                     self.forget(&id);
-                    self.inbox.offer_due([&id], trigger);
+                    self.inbox.offer_due_since([(&id, appointment.deadline)], trigger);
                 }
             }
         }
@@ -191,7 +191,7 @@ impl Pacer {
             }
         } else {
             touched.iter().for_each(|(id, _)| self.forget(id));
-            self.inbox.offer_due(touched.iter().map(|(id, _)| id), Trigger::Pacer);
+            self.inbox.offer_due_since(touched.iter().map(|(id, appointment)| (id, appointment.deadline)), Trigger::Pacer);
         }
     }
 

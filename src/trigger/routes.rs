@@ -67,14 +67,14 @@ impl Takers {
         }
     }
 
-    /// Those who take this order.
-    pub(super) fn of(&self, id: &OrderId) -> Vec<Taker> {
+    /// Does it for each that takes this order.
+    pub(super) fn each_of(&self, id: &OrderId, mut act: impl FnMut(&Taker)) {
         match self {
-            Self::Table(taker) => vec![taker.clone()],
+            Self::Table(taker) => act(taker),
             Self::Shards(routes) => {
                 let expecting = routes.expected().get(id).cloned().unwrap_or_default();
                 let shards = routes.shards();
-                expecting.into_iter().filter_map(|shard| shards.get(shard).cloned()).collect()
+                expecting.into_iter().filter_map(|shard| shards.get(shard)).for_each(act);
             }
         }
     }
@@ -134,7 +134,11 @@ mod tests {
         let ((one, first), (other, second)) = (routes.add(taker()), routes.add(taker()));
         assert!(first && !second);
         let takers = Takers::Shards(Arc::clone(&routes));
-        let expecting = || takers.of(&id).iter().map(|taker| Arc::as_ptr(&taker.inbox)).collect::<Vec<_>>();
+        let expecting = || {
+            let mut expecting = Vec::new();
+            takers.each_of(&id, |taker| expecting.push(Arc::as_ptr(&taker.inbox)));
+            expecting
+        };
         let inboxes: Vec<_> = routes.shards().iter().map(|taker| Arc::as_ptr(&taker.inbox)).collect();
         assert!(expecting().is_empty());
         one.add(&id);

@@ -202,6 +202,10 @@ impl Sweep {
                 continue;
             }
             while self.inbox.offer_found(row, Trigger::Sweep, page.asked) == Offer::Full {
+                // A closed one has no space ever, and lets nobody wait for any.
+                if self.inbox.is_closed() {
+                    return;
+                }
                 watchdog::waiting(self.inbox.space()).await;
             }
         }

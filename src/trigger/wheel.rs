@@ -33,7 +33,7 @@ pub(super) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Appointment {
     pub(super) at: Instant,
-    /// In microseconds since 1970 UTC; `None` for an order that is to be looked at again.
+    /// In microseconds since 1970 UTC; `None` where it is not known.
     pub(super) deadline: Option<i64>,
     pub(super) step: Step,
 }
@@ -42,7 +42,8 @@ impl Appointment {
     /// Whether this is news: the look-ahead sees the same deadline again and again, each time a little later or earlier on
     /// this host's clock.
     fn overrides(self, before: Self) -> bool {
-        self.deadline != before.deadline || (self.step == before.step && self.at + SAME < before.at)
+        let is_same_step = matches!((self.step, before.step), (Step::Offer(_), Step::Offer(_))) || self.step == before.step;
+        self.deadline != before.deadline || (is_same_step && self.at + SAME < before.at)
     }
 }
 

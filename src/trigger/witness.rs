@@ -60,6 +60,9 @@ const FIRST_LIMIT: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(1);
 const DENIED_REST: Duration = Duration::from_secs(30);
 
+/// So long after a deadline an answer about it is none about the order, unless its row was read.
+const OVER: Duration = Duration::from_secs(2);
+
 /// How many keys are asked for at once.
 const AT_ONCE: usize = 1_000;
 
@@ -130,8 +133,12 @@ impl Witness {
             if state.is_away(Instant::now()) {
                 return;
             }
-            // A service may write the key when the row is committed: one that was not there yet is asked for again.
-            orders.retain(|(id, deadline)| state.answers.get(id, Some(*deadline)).is_none_or(|answer| answer.key == Key::Gone));
+            // A service may write the key when the row is committed: one that was not there yet, or was there for an earlier
+            // deadline, is asked for again.
+            orders.retain(|(id, deadline)| {
+                let known = state.answers.get(id, Some(*deadline));
+                known.is_none_or(|answer| answer.key == Key::Gone || answer.key.is_of_an_earlier(*deadline))
+            });
         }
         if orders.is_empty() {
             return;
@@ -331,16 +338,40 @@ impl State {
 
     fn known(&self, order: &Pending, now: Instant) -> Option<Leave> {
         let Some(answer) = self.answers.get(&order.id, order.deadline) else {
-            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked in time.
-            return (order.trigger == Trigger::Pacer && !self.sample.is_whole() && !self.is_starting()).then_some(Leave::Go);
+            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked in
+            // time; or the row has another deadline than when somebody was, and no look ahead has shown it since.
+            let has_moved = self.answers.get(&order.id, None).is_some();
+            let waits = has_moved || self.sample.is_whole() || self.is_starting();
+            return (order.trigger == Trigger::Pacer && !waits).then_some(Leave::Go);
         };
+        // Whoever brings it has not read its row, which may have been put off since.
+        let is_over = order.deadline.is_none() && answer.deadline.is_some_and(|deadline| self.is_over(deadline, now));
+        if is_over && !answer.key.is_disputed(answer.deadline) {
+            return None;
+        }
         let deadline = order.deadline.or(answer.deadline);
         match answer.key {
             // It may have been put off.
             Key::Expires { until, .. } if until <= now && answer.key.is_disputed(deadline) => None,
+            // Or it was there for the deadline before, and has been written anew.
+            Key::Expires { until, .. }
+                if until <= now
+                    && order.trigger != Trigger::Pacer
+                    && deadline.is_some_and(|deadline| answer.key.is_of_an_earlier(deadline)) =>
+            {
+                None
+            }
             Key::Gone | Key::Never | Key::Expires { .. } if deadline.is_none() && self.needs_deadline(Some(answer.key), now) => None,
             Key::Gone | Key::Never | Key::Expires { .. } => Some(self.decide(Some(answer.key), deadline, now)),
         }
+    }
+
+    /// Whether a deadline has passed so long ago that its order would have closed, or has another one.
+    fn is_over(&self, deadline: i64, now: Instant) -> bool {
+        self.clock.is_some_and(|(then, at)| {
+            let since = i64::try_from((now - at).as_micros()).unwrap_or(i64::MAX);
+            micros(then.saturating_add(since).saturating_sub(deadline)) > OVER
+        })
     }
 
     /// Whether it depends on the row's deadline what becomes of an order.

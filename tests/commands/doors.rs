@@ -19,7 +19,7 @@ async fn what_is_wrong_with_a_door_is_said() {
         ("from = 'redis-stream'", vec!["has an entry due", "key is missing", "orders:due"]),
         ("from = 'redis-stream'\nkey = ''", vec!["key is empty"]),
         ("from = 'redis-stream'\nkey = 'k'\nqueue = 'q'", vec!["queue does not belong to from = \"redis-stream\"", "group"]),
-        ("from = 'redis-zset'\nkey = 'k'\nunit = 'us'", vec!["hints, entry 1"]),
+        ("from = 'redis-zset'\nkey = 'k'\nunit = 'm'", vec!["hints, entry 1"]),
         ("from = 'redis-zset'\nkey = 'k'\nlease = '10ms'", vec!["lease must be 1s"]),
         ("from = 'redis-stream'\nkey = 'k'\nprefetch = 0", vec!["prefetch must be from 1 to 10000"]),
         ("from = 'redis-stream'\nkey = 'k'\nrule = 'card'", vec!["rule is card", "write one of orders"]),

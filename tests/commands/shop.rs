@@ -105,13 +105,16 @@ async fn the_walk_through() {
     }
     assert_eq!(state(1).await, json!({ "order_no": 1, "status": "paid", "payment": "captured" }));
     assert_eq!(state(3).await, json!({ "order_no": 3, "status": "cancelled", "payment": "expired" }));
+    let mails = process::read(&log);
+    assert!(mails.contains("reminding the customer of order 2\n"), "{mails}");
+    assert!(!mails.contains("order 1\n") && !mails.contains("order 3\n"), "paid or cancelled in time: {mails}");
     assert_eq!(shop.post("/hooks/order-closed", json!({ "id": "x", "data": { "order_id": "1" } })).await.0, 401);
 
     // Away while an order expires, the shop is asked about it, and told of it, when it is back.
     shop.post("/orders", json!({ "sku": "tea", "quantity": 3 })).await;
     running.kill();
     wait::until("the order waits for an answer", async || {
-        order_closer(&settings, &["reconcile", "--json"]).await.json()["unanswered"] == 1
+        order_closer(&settings, &["reconcile", "--rule", "orders", "--json"]).await.json()["unanswered"] == 1
     })
     .await;
     running = start(folder.path(), &redis, port);
@@ -193,6 +196,7 @@ async fn killed_with_money_that_came_too_late() {
     wait::until("the shop listens", async || process::read(&log).contains("listening")).await;
     let client = reqwest::Client::builder().tls_certs_only([]).build().expect("a client");
     let shop = Shop { url: format!("http://127.0.0.1:{port}"), client };
+    order_closer(&settings(&redis, folder.path(), port), &["migrate"]).await.expect_code(0);
     assert_eq!(shop.post("/orders", json!({ "sku": "tea", "quantity": 2 })).await.0, 201);
     change(folder.path(), "shop.db", "UPDATE orders SET status = 'closed'").await;
     assert_eq!(shop.tell(1).await, 204);

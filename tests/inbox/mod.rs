@@ -1,6 +1,7 @@
 //! The inbox: bounded, each id once, three lanes of which none holds up another, and memories that end by the clock.
 
 mod asking;
+mod looks;
 
 use std::{sync::Arc, time::Duration};
 

@@ -3,7 +3,7 @@
 use super::{by_notification_alone, listening};
 use crate::support::{
     Daemon, Kind, Redis, Settings, Shop, order_closer,
-    redis::{Keep, Reply},
+    redis::{Cluster, Keep, Reply},
     shop::{CLOSED, UNPAID},
     wait,
 };
@@ -210,4 +210,40 @@ async fn members_whose_look_was_not_taken_go_back() {
     let left: Vec<String> = left.array().iter().map(|text| text.text()).collect();
     assert_eq!(left, ["1".to_owned(), (now + 3_600).to_string()]);
     other.stop().await;
+}
+
+#[tokio::test]
+async fn a_door_that_changes_needs_another_start() {
+    let redis = Redis::start();
+    let (_shop, settings) = shop_with(&redis, &stream("")).await;
+    let daemon = taking(&settings).await;
+    assert!(!daemon.reload(&settings.clone().add(&stream("prefetch = 7")).toml()).await);
+    daemon.until_line("what can't change is named", |line| line.contains("hints can't change while the daemon runs")).await;
+    daemon.stop().await;
+}
+
+/// In a cluster each key is at a node of its own, and so are a set's two others.
+#[tokio::test]
+async fn hints_come_from_the_nodes_of_a_cluster() {
+    let cluster = Cluster::start().await;
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = by_notification_alone(shop.settings()).set("redis.url", cluster.url(&[0]));
+    let doors = format!("{}{}", stream(""), set("unit = 's'"));
+    let daemon = listening(&settings.add(&doors)).await;
+    wait::until("both doors are open", async || daemon.logged("hints are taken") == 2).await;
+    shop.orders_due_in([1, 2], -100).await;
+    let command = |words: &[&str]| {
+        let answers: Vec<Reply> = cluster.primaries().iter().filter_map(|node| node.try_command(words).ok()).collect();
+        answers.into_iter().find(|answer| !matches!(answer, Reply::Error(_)))
+    };
+    assert!(command(&["XADD", STREAM, "*", "order_id", "1"]).is_some());
+    assert!(command(&["ZADD", SET, "1", "2"]).is_some());
+    shop.until_all_settled().await;
+    wait::until("nothing is in hand", async || {
+        let pending = command(&["XPENDING", STREAM, "order-closer"]).map(|reply| reply.array()[0].integer());
+        pending == Some(0) && command(&["ZCARD", TAKEN]) == Some(Reply::Integer(0))
+    })
+    .await;
+    daemon.stop().await;
+    shop.assert_outcome().await;
 }

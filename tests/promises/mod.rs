@@ -29,6 +29,8 @@ mod faults;
 mod flood;
 /// Rows that another transaction holds, and the orders that need none of them.
 mod held;
+/// Many instances that come and go.
+mod instances;
 /// Events that no receiver takes, and all the others.
 mod isolated;
 /// Rows that a payment in progress has locked.

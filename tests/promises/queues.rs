@@ -117,7 +117,8 @@ async fn messages_are_acknowledged_after_their_looks() {
     wait::until("poison is where the queue sends its dead letters", async || producer.ready(DEAD).await == 3).await;
     daemon.until_logged("a hint names no order, and is set aside").await;
     daemon.stop().await;
-    assert!(daemon.summary().count("hint") >= 2);
+    // The first may have been found by the sweep that begins with the subscription; of the second only the message spoke.
+    assert!(daemon.summary().count("hint") >= 1);
     // Nothing was given back: what came early was acknowledged, too.
     assert_eq!((producer.ready(QUEUE).await, shop.status(3).await), (0, UNPAID));
 

@@ -94,7 +94,7 @@ async fn dump(database: &Database) -> BTreeMap<String, Vec<String>> {
         let columns: Vec<String> = database.column(&columns).await.into_iter().flatten().collect();
         let columns: std::collections::BTreeSet<String> = columns.into_iter().collect();
         let text = |column: &String| match database.kind {
-            Kind::MariaDb => format!("CAST({column} AS CHAR)"),
+            Kind::MariaDb => format!("CAST(`{column}` AS CHAR)"),
             Kind::Postgres | Kind::Sqlite => format!("CAST({column} AS text)"),
         };
         let columns: Vec<String> = columns.iter().map(text).collect();

@@ -19,6 +19,83 @@ on_each_database! {
     a_target_says_what_becomes_of_its_timer
 }
 
+#[tokio::test]
+async fn an_entry_of_the_stream_is_a_timer() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (database, settings) = open(Kind::Postgres, &redis, &receiver).await;
+    let settings = settings.set("timers.intake", "order-closer:timers").set("sweep.oldest", "none");
+    let add = |id: &str, key: &str, rest: &[&str]| {
+        let entry = [&["XADD", "order-closer:timers", id, "kind", "reminder", "key", key, "target", "a"], rest].concat();
+        redis.command(&entry).text()
+    };
+    // `in` counts from when an entry was added: these have waited for longer than that.
+    add("1700000000000-1", "1", &["in", "1h"]);
+    add("1700000000000-2", "2", &["due", "2023-11-14T22:13:20.000001Z", "generation", "2", "data", "{\"a\":1}"]);
+    let daemon = started(&settings).await;
+    until_received(&receiver, 2).await;
+    let due = "SELECT due_at FROM order_closer_timers ORDER BY key";
+    assert_eq!(database.column(due).await, [1_700_003_600_000_000_i64, 1_700_000_000_000_001].map(|due| Some(due.to_string())));
+    let told: BTreeMap<i64, Value> = receiver.received().iter().map(|one| (one.order(), one.json()["data"]["data"].clone())).collect();
+    assert_eq!(told, [(1, json!({})), (2, json!({ "a": 1 }))].into());
+
+    // What is no timer is moved aside, and is in nobody's way.
+    for wrong in [&["in", "soon"][..], &["in", "1h", "data", "[]"], &["in", "1h", "when", "now"], &["in", "1h", "generation", "x"], &[]] {
+        add("*", "7", wrong);
+    }
+    add("*", "3", &["in", "200ms"]);
+    add("*", "4", &["in", "1h"]);
+    until_received(&receiver, 3).await;
+    wait::until("those that are none are moved aside", async || redis.command(&["XLEN", "order-closer:timers:rejected"]).integer() == 5)
+        .await;
+    wait::until("nothing is left", async || redis.command(&["XLEN", "order-closer:timers"]).integer() == 0).await;
+    assert_eq!(states(&database).await.len(), 4, "and none of the others");
+    let aside = format!("{:?}", redis.command(&["XRANGE", "order-closer:timers:rejected", "-", "+"]));
+    assert!(
+        ["in is not a length of time", "no JSON object", "no field", "no whole number", "due is missing"]
+            .iter()
+            .all(|why| aside.contains(why)),
+        "{aside}"
+    );
+
+    // One that was committed, and not acknowledged, comes again and changes nothing.
+    until_told(&database).await;
+    daemon.kill();
+    let again = |key: &str, rest: &[&str]| {
+        add("*", key, rest);
+        redis.command(&["XREADGROUP", "GROUP", "order-closer", "somebody-else", "STREAMS", "order-closer:timers", ">"]);
+    };
+    again("2", &["due", "2023-11-14T22:13:20.000001Z", "generation", "2"]);
+    again("5", &["in", "0s"]);
+    let daemon = started(&settings).await;
+    until_received(&receiver, 4).await;
+    wait::until("nothing is left", async || redis.command(&["XLEN", "order-closer:timers"]).integer() == 0).await;
+    until_told(&database).await;
+    let told: Vec<(String, String)> = receiver.received().into_iter().map(|one| (one.id(), one.body)).collect();
+    assert_eq!(receiver.taken(), [(1, 1), (2, 1), (3, 1), (5, 1)].into(), "each once: {told:#?}");
+    daemon.stop().await;
+}
+
+/// What the database refuses of all is no entry's fault; of one among others, it is that one's.
+#[tokio::test]
+async fn entries_of_the_stream_that_the_database_refuses() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (database, settings) = open(Kind::Postgres, &redis, &receiver).await;
+    let daemon = started(&settings.set("timers.intake", "order-closer:timers")).await;
+    let rejected = || redis.command(&["XLEN", "order-closer:timers:rejected"]).integer();
+    database.execute("ALTER TABLE order_closer_timers ADD CONSTRAINT refusing CHECK (false)").await;
+    for key in ["1", "2", "3"] {
+        redis.command(&["XADD", "order-closer:timers", "*", "kind", "reminder", "key", key, "target", "a", "in", "1h"]);
+    }
+    let line = daemon.until_logged("the database refuses every timer of the stream").await;
+    assert!(line.contains("refusing") && line.contains("order_closer_timers"), "{line}");
+    assert_eq!((redis.command(&["XLEN", "order-closer:timers"]).integer(), rejected()), (3, 0), "all are kept");
+    database.execute("ALTER TABLE order_closer_timers DROP CONSTRAINT refusing, ADD CONSTRAINT refusing CHECK (key <> '2')").await;
+    wait::until("the others are registered", async || states(&database).await.len() == 2).await;
+    wait::until("the one is moved aside", async || rejected() == 1).await;
+    wait::until("nothing is left", async || redis.command(&["XLEN", "order-closer:timers"]).integer() == 0).await;
+    daemon.stop().await;
+}
+
 /// A database for timers alone.
 pub(super) async fn open(kind: Kind, redis: &Redis, receiver: &Receiver) -> (Database, Settings) {
     let database = Database::fresh(kind).await;
@@ -29,6 +106,8 @@ pub(super) async fn open(kind: Kind, redis: &Redis, receiver: &Receiver) -> (Dat
         .set("log.format", "json")
         .add(&receiver.timer_webhook("a", ""))
         .add("[timers.stream]\nkey = 'fired'");
+    let checked = order_closer(&settings, &["check"]).await.expect_code(78);
+    assert!(checked.stdout.contains("run `order-closer migrate`"), "{checked:?}");
     let migrated = order_closer(&settings, &["migrate"]).await.expect_code(0);
     assert!(migrated.stdout.contains("created"), "{migrated:?}");
     (database, settings)

@@ -140,7 +140,7 @@ fn unfit(redis: &Redis, error: &RedisError, examination: &mut Examination) {
 /// All the rights that are lacking, at once.
 async fn rights(commands: &Commands, config: &Config, examination: &mut Examination) {
     let stream = config.events.stream.as_ref().map(|stream| stream.key.as_str());
-    let missing = match commands.missing_rights(stream).await {
+    let missing = match commands.missing_rights(stream, config.timers.intake.as_deref()).await {
         Ok(missing) if missing.is_empty() => return,
         Ok(missing) => missing.join(" "),
         Err(error) => return unfit(&config.redis, &error, examination),

@@ -80,8 +80,6 @@ pub struct Sampler {
     pub servers: [String; 2],
     /// Of whose orders.
     pub sources: Sources,
-    /// The targets that the configuration names.
-    pub targets: Vec<String>,
     /// When the daemon was started.
     pub began: Instant,
     /// When to stop.
@@ -130,6 +128,8 @@ pub struct Source {
     pub overdue: Arc<LastOverdue>,
     /// Who else is there.
     pub peers: Arc<Membership>,
+    /// The targets that the configuration names.
+    pub targets: Vec<String>,
     /// What the tables have told.
     pub told: Told,
 }
@@ -215,7 +215,7 @@ impl Sampler {
             // Whoever leaves while they are counted, and comes back, does not have them counted sooner by that.
             change(asked, |asked| asked.again = Some(began + COUNT_EVERY));
             for source in self.sources.all() {
-                match tokio::time::timeout(COUNT_LIMIT, source.count(&self.targets)).await {
+                match tokio::time::timeout(COUNT_LIMIT, source.count()).await {
                     Ok(Ok(counted)) => change(&source.told.counted, |told| *told = Some((Instant::now(), counted))),
                     Ok(Err(error)) => debug!(rule = source.rule, %error, "what falls due was not counted"),
                     Err(_) => debug!(rule = source.rule, limit_s = COUNT_LIMIT.as_secs(), "what falls due was not counted in time"),
@@ -284,7 +284,7 @@ impl Sampler {
 
 impl Source {
     /// Counts, and ends.
-    async fn count(&self, targets: &[String]) -> Result<Counted, StoreError> {
+    async fn count(&self) -> Result<Counted, StoreError> {
         let minutes = |step: u32| Duration::from_secs(u64::from(STEP_S * step));
         let mut due = Vec::new();
         for step in 0..STEPS {
@@ -299,7 +299,7 @@ impl Source {
         }
         let (states, addressed) = (outbox.target_states(None).await?, outbox.addressed().await?);
         let others = addressed.iter().chain(states.iter().map(|state| &state.target));
-        let mut names: Vec<&String> = targets.iter().collect();
+        let mut names: Vec<&String> = self.targets.iter().collect();
         for other in others {
             if !names.contains(&other) {
                 names.push(other);
@@ -310,7 +310,7 @@ impl Source {
             let counts = outbox.count_for(name).await?;
             let mut target = TargetFigures {
                 name: name.clone(),
-                configured: targets.contains(name),
+                configured: self.targets.contains(name),
                 state: "ok".into(),
                 waiting: counts.waiting,
                 dead: counts.dead,

@@ -51,8 +51,8 @@ pub struct DelayQueue {
     taken: String,
     /// Members that are no ids; the score is when they were found, likewise.
     malformed: String,
-    /// How many microseconds one is in a score.
-    unit: i64,
+    /// How many milliseconds one is in a score, as a script reads it.
+    unit: String,
 }
 
 /// Members of a sorted set that were due, ours for a while.
@@ -67,21 +67,21 @@ pub struct DueMembers {
 impl DelayQueue {
     /// The sorted set at this key, whose scores count so many microseconds.
     #[must_use]
-    pub fn new(key: &str, unit: i64) -> Self {
+    pub fn new(key: &str, micros: i64) -> Self {
         // All of them in one slot of a cluster: that of the part in braces, or of the whole key.
         let has_tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty());
         let tagged = if has_tag { key.to_owned() } else { format!("{{{key}}}") };
-        Self { key: key.into(), taken: format!("{tagged}:order-closer:taken"), malformed: format!("{tagged}:order-closer:malformed"), unit }
+        Self {
+            key: key.into(),
+            taken: format!("{tagged}:order-closer:taken"),
+            malformed: format!("{tagged}:order-closer:malformed"),
+            unit: (micros as f64 / 1_000.0).to_string(),
+        }
     }
 
     /// All its keys.
     pub(crate) fn keys(&self) -> [&str; 3] {
         [&self.key, &self.taken, &self.malformed]
-    }
-
-    /// The unit in milliseconds, as a script reads it.
-    fn millis(&self) -> String {
-        (self.unit as f64 / 1_000.0).to_string()
     }
 
     fn needs(&self) -> String {
@@ -169,12 +169,26 @@ impl Commands {
         self.about::<Value>(key, "XACK", words, &format!("+xack ~{key}")).await.map(drop)
     }
 
+    /// Acknowledges entries, and takes them out of the stream.
+    ///
+    /// # Errors
+    /// Says why Redis refused; then they may come again.
+    pub async fn take_off(&self, group: &Group, ids: &[String]) -> Result<()> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.acknowledge(group, ids).await?;
+        let key = &group.key;
+        let words = std::iter::once(key).chain(ids).map(|word| word.as_str().into()).collect();
+        self.about::<Value>(key, "XDEL", words, &format!("+xdel ~{key}")).await.map(drop)
+    }
+
     /// Takes up to `most` members that are due. After `lease` they are anybody's again.
     ///
     /// # Errors
     /// Says why Redis refused.
     pub async fn take_due(&self, queue: &DelayQueue, most: usize, lease: Duration) -> Result<DueMembers> {
-        let arguments = words(&[&most.to_string(), &lease.as_millis().to_string(), &queue.millis()]);
+        let arguments = words(&[&most.to_string(), &lease.as_millis().to_string(), &queue.unit]);
         let (wait, members): (i64, Vec<Vec<u8>>) = self.script(queue, TAKE, [&queue.key, &queue.taken], arguments).await?;
         Ok(DueMembers { members, next: u64::try_from(wait).ok().map(Duration::from_millis) })
     }
@@ -193,7 +207,7 @@ impl Commands {
     /// # Errors
     /// Says why Redis refused.
     pub async fn give_back_due(&self, queue: &DelayQueue, members: &[Vec<u8>]) -> Result<()> {
-        let arguments = std::iter::once(queue.millis().as_str().into()).chain(members.iter().map(|member| bytes(member))).collect();
+        let arguments = std::iter::once(queue.unit.as_str().into()).chain(members.iter().map(|member| bytes(member))).collect();
         self.script::<Value>(queue, GIVE_BACK, [&queue.key, &queue.taken], arguments).await.map(drop)
     }
 

@@ -12,6 +12,9 @@ use crate::{order::OrderId, trigger::witness::TOLERANCE};
 /// For how long an answer is remembered beyond the moment for which it counts.
 const AFTERWARDS: Duration = Duration::from_mins(1);
 
+/// A key that expires so long before its row's deadline, in microseconds, was written for another one.
+const EARLIER: i64 = 1_000_000;
+
 /// How many answers are remembered; of more, those that end last.
 const CAPACITY: usize = 200_000;
 
@@ -38,6 +41,11 @@ impl Key {
             Self::Expires { at, .. } => Some(at),
             Self::Gone | Self::Never => None,
         }
+    }
+
+    /// Whether it was written for an earlier deadline than this, as it seems.
+    pub(super) fn is_of_an_earlier(self, deadline: i64) -> bool {
+        self.moment().is_some_and(|at| at.saturating_add(EARLIER) < deadline)
     }
 
     /// Whether it contradicts a row with this deadline.

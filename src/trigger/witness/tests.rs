@@ -196,6 +196,41 @@ async fn the_deadline_waits_for_no_answer() {
     assert_eq!(shop.asked(), asked, "asked once");
 }
 
+/// The answer about the deadline before is none about this one. No look ahead has seen that it was put off: the pacer brings it
+/// all the same, since it was carried from the deadline before.
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_another_deadline_is_none() {
+    let (shop, witness) = shop();
+    shop.set_key(1, SECOND);
+    witness.foresee(vec![(id(1), SECOND)]);
+    sleep(Duration::from_millis(10)).await;
+    let carried = |deadline| Pending::new(id(1), Trigger::Pacer).with_deadline(Some(deadline));
+    assert_eq!(witness.known(&[carried(SECOND)]), [Some(Leave::Go)]);
+    shop.set_key(1, HOUR);
+    lock(&shop.rows).insert(id(1), 4 * SECOND);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(witness.known(&[carried(4 * SECOND), Pending::new(id(1), Trigger::Expired)]), [None, None], "to be asked about again");
+    assert!(passes(&witness, carried(4 * SECOND)).await.is_some(), "its key contradicts that");
+    assert!(passes(&witness, Pending::new(id(1), Trigger::Expired)).await.is_some(), "whoever brings it");
+}
+
+/// Its row is put off before its key, and its key is asked for in between.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_put_off_after_its_row_is_asked_for_again() {
+    let (shop, witness) = shop();
+    for number in [1, 2] {
+        shop.set_key(number, SECOND);
+        assert_eq!(passes(&witness, found(number, 5 * SECOND)).await, None);
+        shop.set_key(number, HOUR);
+    }
+    witness.foresee(vec![(id(1), 5 * SECOND)]);
+    sleep(Duration::from_secs(5)).await;
+    let pacer = Pending::new(id(1), Trigger::Pacer).with_deadline(Some(5 * SECOND));
+    assert!(passes(&witness, pacer).await.is_some(), "the look-ahead has shown it");
+    lock(&shop.rows).insert(id(2), 5 * SECOND);
+    assert!(passes(&witness, Pending::new(id(2), Trigger::Expired)).await.is_some(), "whoever brings it");
+}
+
 /// Its row is committed, and seen, before its key is written.
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_written_late_is_asked_for_again() {

@@ -1,0 +1,91 @@
+//! Many instances that come and go while orders fall due: started, stopped, killed, frozen for longer than any patience.
+
+use std::time::Duration;
+
+use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
+use crate::support::{Daemon, Kind, Redis, Settings, Shop};
+
+/// So many orders fall due in a wave, over three seconds, from one second on.
+const WAVE: i64 = 300;
+
+async fn open() -> (Redis, Shop, Settings) {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let settings = take_turns_at_hot_rows(Kind::Postgres, shop.settings_with(&redis));
+    (redis, shop, settings)
+}
+
+/// Creates the orders of a wave.
+async fn wave(redis: &Redis, shop: &Shop, number: i64) {
+    let orders: Vec<(i64, i64)> = (1..=WAVE).map(|order| (number * WAVE + order, 1_000 + order * 3_000 / WAVE)).collect();
+    shop.orders(&orders).await;
+    shop.write_keys(redis, 0).await;
+}
+
+/// Stops daemons; how many closures there were, by those who say that they made them.
+async fn stopped(daemons: Vec<Daemon>) -> u64 {
+    let mut closed = 0;
+    for daemon in daemons {
+        daemon.stop().await;
+        assert_eq!(daemon.summary().count("rejected"), 0, "{:#?}", daemon.lines());
+        closed += daemon.summary().count("closed");
+    }
+    closed
+}
+
+/// Four daemons are replaced by new ones, one after the other, while orders fall due.
+#[tokio::test]
+async fn a_rolling_restart_under_load() {
+    let (redis, shop, settings) = open().await;
+    let mut daemons = Vec::new();
+    for _ in 0..4 {
+        daemons.push(listening(&settings).await);
+    }
+    let mut closed = 0;
+    for round in 0..4 {
+        wave(&redis, &shop, round).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        closed += stopped(vec![daemons.remove(0)]).await;
+        daemons.push(listening(&settings).await);
+    }
+    shop.until_all_settled().await;
+    closed += stopped(daemons).await;
+    let outcome = shop.assert_outcome().await;
+    assert_eq!((outcome.closed.len() as i64, closed as i64), (4 * WAVE, 4 * WAVE), "each once, by those who say they did it");
+    assert_on_time(&outcome);
+}
+
+/// Up to ten daemons: some are killed, some say goodbye, some join, and some stand still until all others have given them up,
+/// and go on with what they had in hand.
+#[tokio::test]
+async fn ten_that_come_and_go() {
+    let (redis, shop, settings) = open().await;
+    let mut daemons = Vec::new();
+    for _ in 0..9 {
+        daemons.push(listening(&settings).await);
+    }
+    wave(&redis, &shop, 0).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let killed: Vec<Daemon> = daemons.drain(..3).collect();
+    killed.iter().for_each(Daemon::kill);
+    daemons.push(listening(&settings).await);
+    wave(&redis, &shop, 1).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    let frozen: Vec<Daemon> = daemons.drain(..3).collect();
+    frozen.iter().for_each(Daemon::freeze);
+    daemons[0]
+        .until_line("those that stand still are given up", |line| line.contains("\"others\":3,") && line.contains("other instances"))
+        .await;
+    wave(&redis, &shop, 2).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    frozen.iter().for_each(Daemon::thaw);
+    stopped(daemons.drain(..2).collect()).await;
+    shop.until_all_settled().await;
+    stopped(daemons).await;
+    stopped(frozen).await;
+    let outcome = shop.assert_outcome().await;
+    assert_eq!(outcome.closed.len() as i64, 3 * WAVE);
+    // What a killed or frozen one had in hand stays locked until the database gives its session up, or it goes on.
+    let late = outcome.closed.values().filter(|late| **late > ON_TIME_MILLIS).count();
+    assert!(late <= 100, "{late} of {} orders were late", 3 * WAVE);
+}
