@@ -8,7 +8,7 @@ mod broken_streams;
 mod check;
 /// Closing orders by their ids.
 mod close;
-/// The effective settings, their sources, and what wrong ones lead to.
+/// The effective settings and their sources.
 mod config;
 /// What was given up, by its ids.
 mod dead_letters;
@@ -52,6 +52,8 @@ mod snippets;
 mod url_files;
 /// The command line itself.
 mod usage;
+/// What wrong settings lead to.
+mod wrong_settings;
 
 use crate::support::daemon::Finished;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::config::{refusal, shown};
+use super::{config::shown, wrong_settings::refusal};
 use crate::support::{Daemon, Database, Kind, OneShot, Redis, Settings, order_closer, wait};
 
 const ONE: &str = "[[rules]]\nname = 'one'\nkey_prefix = 'a_'\norders = { filter = 'kind = 1' }\n";

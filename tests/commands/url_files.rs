@@ -1,9 +1,6 @@
 //! URLs that stand in files of their own, as systemd, Docker and Kubernetes hand over secrets.
 
-use super::{
-    SECRET, assert_no_secret,
-    config::{refusal, shown},
-};
+use super::{SECRET, assert_no_secret, config::shown, wrong_settings::refusal};
 use crate::support::{Kind, OneShot, Settings, Shop, order_closer, process};
 
 #[tokio::test]
