@@ -14,6 +14,7 @@ mod explain;
 mod generate;
 mod healthcheck;
 mod init;
+mod left_out;
 mod logs;
 mod migrate;
 mod output;
@@ -164,15 +165,17 @@ enum Exit {
 }
 
 /// A command that failed: what to say, and the exit status.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Failure {
     exit: Exit,
     message: String,
+    /// The whole database can't be used.
+    is_away: bool,
 }
 
 impl Failure {
     fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, message: message.into(), is_away: false }
     }
 
     /// The same of a rule, which is named where there are several.
@@ -194,7 +197,8 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::Refused { cure, .. } => return Self::new(Exit::Configuration, format!("{error}; {cure}")),
-            StoreError::Unavailable(_) | StoreError::TimedOut(_) => Exit::Unavailable,
+            StoreError::Unavailable(_) => return Self { is_away: true, ..Self::new(Exit::Unavailable, error.to_string()) },
+            StoreError::TimedOut(_) => Exit::Unavailable,
             // Somebody holds the whole table, say; the next run goes on.
             StoreError::Conflict(_) | StoreError::Locked(_) => Exit::Unfinished,
             StoreError::Rejected(_) => Exit::Configuration,
@@ -242,7 +246,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     // The panic's own message has been printed when it gets here.
     match std::panic::catch_unwind(|| dispatch(arguments)) {
         Ok(Ok(exit)) => code(exit),
-        Ok(Err(Failure { exit, message })) => {
+        Ok(Err(Failure { exit, message, .. })) => {
             complain(&message);
             code(exit)
         }
@@ -397,9 +401,10 @@ fn sharings(lines: &[Config]) -> impl Fn(&Config) -> Sharing + use<> {
     move |config| sharings.get(&config.which.database).cloned().unwrap_or_default()
 }
 
-/// Opens the store of a rule, for a command that goes over all rules.
+/// Opens the store of a rule, for a command that goes over all rules. A shard is named by whoever leaves it out.
 async fn store_of(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    store::open(config).await.map_err(|error| Failure::from(error).of(&config.which))
+    let named = |failure: Failure| if config.which.name.shard().is_some() { failure } else { failure.of(&config.which) };
+    store::open(config).await.map_err(|error| named(error.into()))
 }
 
 /// What two ends amount to: a wrong configuration counts for more than a server that may come back, and that for more than

@@ -58,6 +58,9 @@ async fn try_to_open(config: &Config, settings: Settings) -> Result<Arc<dyn Stor
     }
 }
 
+/// One of several databases that is away for so long is not just starting.
+const AWAY: Duration = Duration::from_secs(3);
+
 /// A rule whose table fits.
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -122,7 +125,12 @@ pub(super) async fn wait_for_store(config: Config, way: Way) -> Result<Opened, U
             Err(error) => error,
         };
         let Some(cure) = error.cure() else { return Err(Unfit { reason: unmendable(&error), config }) };
-        waiting.get_or_insert_with(Waiting::new).say(&error, cure);
+        if config.which.name.shard().is_some() && matches!(error, OpenError::Store(StoreError::Unavailable(_))) {
+            // Said once for all of them.
+            place.say_away(&error, cure);
+        } else {
+            waiting.get_or_insert_with(Waiting::new).say(&error, cure);
+        }
         watchdog::waiting(tokio::time::sleep(pauses.next().unwrap_or_default())).await;
     }
 }
@@ -185,15 +193,28 @@ fn unmendable(error: &OpenError) -> String {
 }
 
 /// What was said of a wait.
-struct Waiting {
+#[derive(Debug)]
+pub(super) struct Waiting {
     since: Instant,
     reason: String,
     reminder: Reminder,
 }
 
 impl Waiting {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { since: Instant::now(), reason: String::new(), reminder: Reminder::default() }
+    }
+
+    /// The same of a database for all its shards, each of which comes and says it, perhaps in other words. Others begin meanwhile:
+    /// it is not waited for in silence.
+    pub(super) fn say_together(&mut self, error: &OpenError, cure: &str) {
+        let reason = error.to_string();
+        if self.reason.is_empty() {
+            warn!(reason, "waiting for the database");
+        } else if self.since.elapsed() >= AWAY && self.reminder.is_due(tokio::time::Instant::now()) {
+            error!(reason, cure, since_s = self.since.elapsed().as_secs(), "no order can be closed; waiting for the database");
+        }
+        self.reason = reason;
     }
 
     /// Says each reason once, and each minute again. A database that is merely away may be just starting, as this host is.

@@ -1,14 +1,18 @@
 //! The databases in which orders are: what their rules and shards have in common. Each has a clock of its own, and trouble of its own.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use tokio::sync::OnceCell;
 use tracing::{Span, error_span};
 
+use super::opening::Waiting;
 use crate::{
     close::Bounds,
     config::Config,
-    store::{Sharing, Store},
+    store::{OpenError, Sharing, Store},
     trigger::{Beat, Pulse, compare_clocks},
 };
 
@@ -26,6 +30,7 @@ pub(super) struct Place {
     /// Whether it answers.
     pub(super) pulse: Arc<Pulse>,
     compared: OnceCell<()>,
+    waiting: Mutex<Option<Waiting>>,
 }
 
 /// By their names, where they have some.
@@ -48,6 +53,7 @@ impl Places {
                 beat: if is_sharded { Beat::now() } else { Beat::default() },
                 pulse: Arc::default(),
                 compared: OnceCell::new(),
+                waiting: Mutex::default(),
             })
         };
         Self(Arc::new(all.into_iter().map(|(name, lines)| (name.clone(), place(name, lines))).collect()))
@@ -67,7 +73,13 @@ impl Places {
 impl Place {
     /// What lines of the log about the whole database say of it: nothing where there is no other.
     pub(super) fn span(&self) -> Span {
-        self.name.as_ref().map_or_else(Span::none, |name| error_span!("database", database = name))
+        self.name.as_ref().map_or_else(Span::none, |name| error_span!(parent: None, "database", database = name))
+    }
+
+    /// Says that it is away, of all its shards once.
+    pub(super) fn say_away(&self, error: &OpenError, cure: &str) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.span().in_scope(|| waiting.get_or_insert_with(Waiting::new).say_together(error, cure));
     }
 
     /// Compares its clock with others, once.

@@ -85,12 +85,13 @@ impl Report {
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let mut desks = Vec::new();
+    let asks_all = config.is_sharded() && config.only_shard.is_none();
     let rules = some_rules(config, arguments.rule.as_deref())?;
     let sharing_of = sharings(&rules);
     for config in rules {
         let (rule, sharing) = (config.which.clone(), sharing_of(&config));
         let desk = Desk::open(config, &sharing, !arguments.without_asking, desks.is_empty()).await;
-        let desk = desk.map_err(|failure| failure.of(&rule))?;
+        let desk = desk.map_err(|failure| all_are_asked(failure.of(&rule), asks_all))?;
         desks.push(desk);
     }
     let say = |line: String| {
@@ -131,10 +132,16 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
         print(&serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);
     }
     if let Some(error) = unavailable {
-        let Failure { exit, message } = error.into();
+        let Failure { exit, message, .. } = error.into();
         return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", named.len() as u64 - report.seen())));
     }
     Ok(if report.is_stuck() { Exit::Unfinished } else { Exit::Done })
+}
+
+/// Nothing is closed while it is not known whether another shard has an order of that id, too.
+fn all_are_asked(Failure { exit, message, .. }: Failure, asks_all: bool) -> Failure {
+    let without = if asks_all { "; all shards are asked for an order unless its own is named with --shard" } else { "" };
+    Failure::new(exit, format!("{message}{without}"))
 }
 
 /// Closes orders of one rule.

@@ -8,6 +8,7 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         events::{self, json, line},
+        left_out::LeftOut,
         output, print, some_rules, store_of,
     },
     config::Config,
@@ -65,8 +66,8 @@ enum Command {
 }
 
 pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments) -> CommandResult {
-    let desks = Desk::of(config, rule.as_deref()).await?;
-    let exit = match command {
+    let (desks, left_out) = Desk::of(config, rule.as_deref()).await?;
+    let ended = match command {
         Command::List { json } => list(&desks, json).await,
         Command::Show { id, json } => show(&desks, &id, json).await,
         Command::Retry { all: true, target, .. } => retry_all(&desks, target.as_deref()).await,
@@ -76,7 +77,12 @@ pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments)
     for desk in &desks {
         desk.store.close().await;
     }
-    exit
+    // What is found nowhere may be where nobody looked.
+    match (ended, left_out.failure()) {
+        (Ok(exit), _) => left_out.end(exit),
+        (Err(failure), Some(away)) => Err(Failure::new(away.exit, format!("{}\n{}", away.message, failure.message))),
+        (Err(failure), None) => Err(failure),
+    }
 }
 
 /// The dead letters of a rule.
@@ -89,14 +95,23 @@ struct Desk {
 
 impl Desk {
     /// Of the rule that was named, or of all.
-    async fn of(config: &Config, rule: Option<&str>) -> Result<Vec<Self>, Failure> {
-        let (mut desks, mut tables) = (Vec::new(), HashSet::new());
+    async fn of(config: &Config, rule: Option<&str>) -> Result<(Vec<Self>, LeftOut), Failure> {
+        let (mut desks, mut tables, mut left_out) = (Vec::new(), HashSet::new(), LeftOut::default());
         for config in some_rules(config, rule)? {
-            let store = store_of(&config).await?;
-            events::tables(store.as_ref())?;
+            if left_out.skips(&config) {
+                continue;
+            }
+            let opened = store_of(&config).await.and_then(|store| events::tables(store.as_ref()).map(|_| ()).map(|()| store));
+            let store = match opened {
+                Ok(store) => store,
+                Err(failure) => {
+                    left_out.add(&config.which, failure)?;
+                    continue;
+                }
+            };
             desks.push(Self { has_events: tables.insert((config.which.database.clone(), config.orders.table.clone())), config, store });
         }
-        Ok(desks)
+        Ok((desks, left_out))
     }
 
     fn outbox(&self) -> &Outbox {

@@ -22,7 +22,9 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         asking::{self, Means},
-        complain, print, sharings, some_rules, worst,
+        complain,
+        left_out::LeftOut,
+        print, sharings, some_rules, worst,
     },
     close::{Bounds, Clearance, Clearances, Inbox, Lateness, Stats, Why},
     config::{Config, Oldest, Retry, RuleName, Span, Which},
@@ -110,13 +112,16 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     for store in stores.into_iter().flatten() {
         store.close().await;
     }
-    let mut exit = Exit::Done;
+    let (mut exit, mut left_out) = (Exit::Done, LeftOut::default());
     for Passed { rule, ended, .. } in &passed {
         exit = worst(exit, ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit));
-        if let Err(Failure { message, .. }) = ended {
-            Voice::of(rule).complain(message);
+        if let Err(failure) = ended
+            && let Err(Failure { message, .. }) = left_out.add(rule, failure.clone())
+        {
+            Voice::of(rule).complain(&message);
         }
     }
+    let exit = left_out.end(exit)?;
     match &arguments.textfile {
         Some(file) => textfile::tell(file, &passed, exit),
         None => Ok(exit),

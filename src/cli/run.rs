@@ -88,7 +88,7 @@ pub(super) fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLe
         printer.finish();
     }
     let Err(error) = ended else { return Ok(Exit::Done) };
-    let Failure { exit, message } = error.into();
+    let Failure { exit, message, .. } = error.into();
     error!(reason = message, exit = exit as u8, "order-closer can't go on");
     Ok(exit)
 }

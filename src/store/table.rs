@@ -149,17 +149,33 @@ type Way<D> = (Arc<D>, Arc<Connections<D>>, Arc<Together<D>>);
 
 /// Connects, or goes the way that was found for another rule.
 async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
-    let mut known = settings.sharing.way.lock().await;
-    if let Some((dialect, connections, together)) = known.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
+    let asked = Instant::now();
+    let mut found = settings.sharing.found.lock().await;
+    if let Some((dialect, connections, together)) = found.way.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
         return Ok((Arc::clone(dialect), Arc::new(connections.beside()), Arc::clone(together)));
     }
+    // Others have waited for the same attempt: the database is away for all of them.
+    if let Some((_, error)) = found.failed.as_ref().filter(|(at, _)| *at >= asked) {
+        return Err(error.clone());
+    }
+    match first_way::<D>(settings).await {
+        Ok(way) => {
+            found.way = Some(Box::new(way.clone()));
+            Ok(way)
+        }
+        Err(error) => {
+            found.failed = Some((Instant::now(), error.clone()));
+            Err(error)
+        }
+    }
+}
+
+async fn first_way<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
     let (dialect, connections) = way::<D>(settings).await?;
     let connections = Arc::new(connections);
     let together = Arc::new(Together::over(Arc::new(connections.beside())));
-    let way = (Arc::new(dialect), connections, together);
-    way.1.first().await.map_err(|error| D::refused(&settings.database, error))?;
-    *known = Some(Box::new(way.clone()));
-    Ok(way)
+    connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
+    Ok((Arc::new(dialect), connections, together))
 }
 
 /// Finds the host that takes writes, and asks it what is to be known before.

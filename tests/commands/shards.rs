@@ -1,6 +1,8 @@
 //! Orders in several tables of several databases: what may be configured, and which commands look where.
 
-use crate::support::{Database, Kind, Settings, daemon::order_closer};
+use std::time::{Duration, Instant};
+
+use crate::support::{Database, Kind, Proxy, Redis, Settings, daemon::order_closer};
 
 fn settings(databases: &str, table: &str) -> Settings {
     Settings::new().add(&format!("[databases]\n{databases}")).set("orders.table", table).set("orders.closed", 4)
@@ -112,6 +114,60 @@ async fn all_databases_are_gone_over() {
     let checked = order_closer(&settings, &["check", "--json"]).await.json();
     let found: Vec<_> = checked["findings"].as_array().expect("findings").iter().filter_map(|finding| finding["shard"].as_str()).collect();
     assert!(found.contains(&"ds_0.orders_0"), "{checked}");
+}
+
+/// Of two databases one can't be reached: commands do what they can for the other, name it once, and end as unavailable.
+#[tokio::test]
+async fn a_database_that_is_away_is_named_and_the_other_gone_over() {
+    let (redis, mut databases) = (Redis::start(), Vec::new());
+    for database in 0..2 {
+        databases.push(Database::fresh(Kind::Postgres).await);
+        for table in 0..2 {
+            let columns = "order_no bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, expires_at timestamptz";
+            databases[database].execute(&format!("CREATE TABLE orders_{table} ({columns})")).await;
+            let order = 10 * database + table;
+            databases[database].execute(&format!("INSERT INTO orders_{table} (order_no, expires_at) VALUES ({order}, now())")).await;
+        }
+    }
+    let proxy = Proxy::before(&databases[1].url);
+    let urls = format!("ds_0 = '{}'\nds_1 = '{}'\ntimeout = '2s'", databases[0].url, proxy.url(&databases[1].url));
+    let settings = settings(&urls, "ds_{0..1}.orders_{0..1}").set("redis.url", redis.url());
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let settings = settings.set("events.enabled", true);
+    proxy.refuse().await;
+    proxy.reset();
+    let left_out = async |arguments: &[&str]| {
+        let ended = order_closer(&settings, arguments).await.expect_code(69);
+        assert_eq!(ended.stderr.matches("ds_1: database unavailable").count(), 1, "{arguments:?}: {ended:#?}");
+        ended
+    };
+    let status = left_out(&["status"]).await;
+    assert!(status.stdout.contains("(ds_0.orders_1): closing; 1 orders overdue"), "{status:#?}");
+    assert!(status.stderr.contains("(shards left out: 2)"), "{status:#?}");
+    let paused = left_out(&["pause", "--reason", "a test"]).await;
+    assert!(paused.stderr.contains("in all others closing is paused"), "{paused:#?}");
+    assert_eq!(databases[0].number("SELECT count(*) FROM order_closer_pauses WHERE until IS NULL").await, 2);
+    assert!(left_out(&["resume"]).await.stdout.contains("closing goes on"));
+    left_out(&["reconcile"]).await;
+    assert_eq!(databases[0].number("SELECT min(status) FROM (SELECT * FROM orders_0 UNION ALL SELECT * FROM orders_1) o").await, 4);
+    assert_eq!(left_out(&["events"]).await.stdout.matches("  closed ").count(), 2);
+    left_out(&["dead-letters", "list"]).await;
+    left_out(&["migrate"]).await;
+    left_out(&["explain", "9"]).await;
+    assert!(left_out(&["explain", "1"]).await.stdout.contains("ds_0.orders_1"));
+    let checked = order_closer(&settings, &["check"]).await.expect_code(69).stdout;
+    assert_eq!(checked.matches("ds_1: database unavailable").count(), 1, "{checked}");
+    assert!(checked.contains("rule orders (ds_0.orders_1)"), "{checked}");
+    let asked = order_closer(&settings, &["close", "0"]).await.expect_code(69).stderr;
+    assert!(asked.contains("(ds_1.orders_0): database unavailable") && asked.contains("named with --shard"), "{asked}");
+    order_closer(&settings, &["close", "0", "--shard", "ds_0.orders_0"]).await.expect_code(0);
+    // One that swallows what it is sent is waited for once, and not for each of its shards.
+    proxy.accept().await;
+    proxy.black_hole();
+    let began = Instant::now();
+    left_out(&["status"]).await;
+    left_out(&["reconcile"]).await;
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 /// What does not go over several databases yet is refused, and closes nothing.

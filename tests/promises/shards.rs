@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::Value;
 
 use super::{ON_TIME_MILLIS, listening};
-use crate::support::{Daemon, Database, Kind, Redis, Settings, daemon::order_closer, postgres::Postgres, wait};
+use crate::support::{Daemon, Database, Kind, Proxy, Redis, Settings, daemon::order_closer, postgres::Postgres, wait};
 
 const TABLES: usize = 3;
 
-/// Two databases with three tables each, on servers of their own or not.
+/// Databases with three tables each, on servers of their own or not.
 struct Shards(Vec<Database>);
 
 impl Shards {
@@ -33,7 +33,7 @@ impl Shards {
     fn settings(&self, redis: &Redis) -> Settings {
         let mut settings = Settings::new()
             .set("redis.url", redis.url())
-            .set("orders.table", "ds_${0..1}.t_order_$->{0..2}")
+            .set("orders.table", format!("ds_${{0..{}}}.t_order_$->{{0..2}}", self.0.len() - 1))
             .set("orders.closed", 4)
             .set("log.format", "json");
         for (number, database) in self.0.iter().enumerate() {
@@ -243,6 +243,59 @@ async fn a_table_that_is_missing_delays_no_other() {
     let waiting = daemon.said("no order can be closed; waiting for the database");
     assert_eq!(waiting[0]["span"]["shard"], "ds_1.t_order_2", "{waiting:?}");
     daemon.stop().await;
+}
+
+/// One of four databases is away when the daemon starts, is swallowed by the network later, and then answers slowly: the
+/// orders of the others close all the same, and its own as soon as it is back.
+#[tokio::test]
+async fn of_four_databases_one_in_trouble_delays_no_other() {
+    const SICK: usize = 2;
+    let redis = Redis::start();
+    let mut databases = Vec::new();
+    for _ in 0..4 {
+        databases.push(Database::fresh(Kind::MariaDb).await);
+    }
+    let shards = Shards::open(databases).await;
+    let proxy = Proxy::before(&shards.0[SICK].url);
+    let url = proxy.url(&shards.0[SICK].url);
+    let healthy = || (0..4).filter(|database| *database != SICK);
+    proxy.refuse().await;
+    shards.orders(0, -60_000).await;
+    let daemon = Daemon::start(&shards.settings(&redis).set(&format!("databases.ds_{SICK}"), url.as_str()));
+    for database in healthy() {
+        shards.until_closed(database, TABLES).await;
+    }
+    let said = "no order can be closed; waiting for the database";
+    daemon.until_logged(said).await;
+    let names: Vec<Value> = daemon.said(said).into_iter().map(|line| line["span"]["database"].clone()).collect();
+    assert_eq!(names, ["ds_2"], "once, of the one that is away");
+    proxy.accept().await;
+    shards.until_closed(SICK, TABLES).await;
+    let (mut late, mut closed) = (Vec::new(), TABLES);
+    for (round, trouble) in (1..).zip([None, Some(Trouble::BlackHole), Some(Trouble::Slow)]) {
+        match trouble {
+            None => {}
+            Some(Trouble::BlackHole) => proxy.black_hole(),
+            Some(Trouble::Slow) => proxy.delay(Duration::from_millis(250)),
+        }
+        shards.orders(100 * round, 3_000).await;
+        closed += TABLES;
+        for database in healthy() {
+            shards.until_closed(database, closed).await;
+            late.extend(shards.closed_in(database).await.range(100 * round as i64..).map(|(_, (_, late))| *late));
+        }
+        proxy.pass();
+        shards.until_closed(SICK, closed).await;
+    }
+    late.sort_unstable();
+    assert!(late[late.len() / 2] < 1_000, "milliseconds late: {late:?}");
+    daemon.stop().await;
+}
+
+/// What the network does to one of them.
+enum Trouble {
+    BlackHole,
+    Slow,
 }
 
 /// A database that is away when the daemon starts is waited for, and the orders of the others close meanwhile.

@@ -31,9 +31,6 @@ const PROBES: usize = 100_000;
 
 const REDIS: &str = "redis";
 
-/// What several shards find once.
-pub(super) type Shared = tokio::sync::OnceCell<Examination>;
-
 pub(super) async fn examine(config: &Config) -> Examination {
     let mut examination = Examination::default();
     if config.redis.url.is_none() {
