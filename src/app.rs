@@ -4,6 +4,7 @@
 //! what is missing for one rule keeps none of the others waiting.
 
 mod line;
+mod lookout;
 mod opening;
 mod places;
 mod reload;
@@ -17,7 +18,7 @@ use std::{
 };
 
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, timeout_at},
 };
@@ -39,6 +40,7 @@ use crate::{
     watchdog,
 };
 use line::{Around, Common, Line, span_of};
+use lookout::Lookout;
 use opening::{Opened, Unfit, Way, wait_for_store};
 use places::Places;
 use reload::{LiveRule, Reloading};
@@ -94,16 +96,19 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
     }
     let until = shadow.as_ref().and_then(|plan| Some(Instant::now() + plan.length?));
     let way = Way { places: Places::of(&rules), manager: manager.clone(), shadow };
+    let lookout = Lookout::of(config, &way.places);
+    let mut lines = Lines::default();
     let mut opening = JoinSet::new();
-    for config in rules {
-        let span = span_of(&config);
-        opening.spawn(manager.watchdog().watch("start", wait_for_store(config, way.clone()).instrument(span)));
-    }
     let first = tokio::select! {
-        first = opened_at_start(&mut opening) => first?,
+        first = async {
+            manager.watchdog().watch("start", lookout.begin(&manager)).await?;
+            lines.open_new(config, &way, &mut opening);
+            opened_at_start(&mut opening).await
+        } => first?,
         () = signals.next() => return Ok(()),
     };
     let mut daemon = Daemon::start(config, serving, first, &way)?;
+    let mut news = daemon.keep_looking(lookout);
     manager.ready();
     let again = |unfit, opening: &mut JoinSet<_>| {
         opening.spawn(manager.watchdog().watch("start", try_again(unfit, way.clone())));
@@ -116,6 +121,10 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
             () = &mut reloading => {}
             // Half a daemon would look alive to its service manager.
             bug = daemon.broken() => return Err(bug),
+            Some(()) = news.recv() => {
+                lines.open_new(config, &way, &mut opening);
+                daemon.expect(config.rule_names());
+            }
             Some(opened) = opening.join_next() => match opened.map_err(|error| RunError::Bug(error.to_string()))? {
                 // Others close orders, and go on.
                 Ok(opened) => {
@@ -130,6 +139,22 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
     }
     manager.stopping().await;
     daemon.stop(config.shutdown.timeout.get(), &mut signals).await
+}
+
+/// The lines that were opened, or are being opened.
+#[derive(Debug, Default)]
+struct Lines(BTreeSet<RuleName>);
+
+impl Lines {
+    /// Opens those of which nobody knew. A pattern is none while its tables are not known.
+    fn open_new(&mut self, config: &Config, way: &Way, opening: &mut JoinSet<Result<Opened, Unfit>>) {
+        for line in config.of_each_rule() {
+            if !line.is_pattern() && self.0.insert(line.which.name.clone()) {
+                let span = span_of(&line);
+                opening.spawn(way.manager.watchdog().watch("start", wait_for_store(line, way.clone()).instrument(span)));
+            }
+        }
+    }
 }
 
 /// Waits until then; without, for ever.
@@ -278,6 +303,21 @@ impl Daemon {
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);
         Ok(())
+    }
+
+    /// Looks on for tables that patterns stand for; says when there are more.
+    fn keep_looking(&mut self, lookout: Lookout) -> mpsc::Receiver<()> {
+        let (news, heard) = mpsc::channel(1);
+        self.expect(self.live().config.rule_names());
+        self.others.spawn(lookout.run(news, self.common.stop.clone()));
+        heard
+    }
+
+    /// Whoever asks is told of these, too.
+    fn expect(&self, rules: Vec<RuleName>) {
+        if let Some(serving) = &self.serving {
+            serving.expect(rules);
+        }
     }
 
     /// Sees to it that somebody tells of the closures in a table, and watches the clock of its database.

@@ -39,10 +39,11 @@ use crate::{
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
-    store::{self, OpenError, Sharing, Store, StoreError},
+    store::{self, OpenError, Settings, Sharing, Store, StoreError},
     trigger::Witness,
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
+use futures::future::join_all;
 use output::{complain, print};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
@@ -281,6 +282,12 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return ended;
     }
     let mut loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    if arguments.command.opens_stores() {
+        let patterns = loaded.config.patterns();
+        if !patterns.is_empty() {
+            runtime(1)?.block_on(find_tables(&patterns))?;
+        }
+    }
     if let Some(shard) = &arguments.shard {
         only_shard(&mut loaded.config, shard, &arguments.command)?;
     }
@@ -314,6 +321,49 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Config { json, .. } => config::run(&loaded, json),
         Command::Demo(_) | Command::Init(_) | Command::Generate(_) => Ok(Exit::Done),
     }
+}
+
+impl Command {
+    /// Whether it goes over the orders tables by itself.
+    fn opens_stores(&self) -> bool {
+        match self {
+            Self::Reconcile(_)
+            | Self::Check(_)
+            | Self::Close(_)
+            | Self::Pause(_)
+            | Self::Resume(_)
+            | Self::Status { .. }
+            | Self::Migrate { .. }
+            | Self::Explain { .. }
+            | Self::Events(_)
+            | Self::DeadLetters(_) => true,
+            // The daemon looks tables up again and again.
+            Self::Run(_)
+            | Self::Arm { .. }
+            | Self::Healthcheck
+            | Self::Top(_)
+            | Self::Targets(_)
+            | Self::Deliver
+            | Self::Config { .. }
+            | Self::Demo(_)
+            | Self::Init(_)
+            | Self::Generate(_) => false,
+        }
+    }
+}
+
+/// Looks up the tables that patterns stand for. One whose database is away stays a pattern: whoever opens it says why.
+async fn find_tables(patterns: &[Config]) -> Result<(), Failure> {
+    let sharing_of = sharings(patterns);
+    let looked =
+        join_all(patterns.iter().map(async |config| store::find_tables(config, &Settings::of(config).sharing(&sharing_of(config))).await));
+    for (config, looked) in patterns.iter().zip(looked.await) {
+        match looked {
+            Ok(_) | Err(OpenError::Store(StoreError::Unavailable(_) | StoreError::TimedOut(_))) => {}
+            Err(error) => return Err(Failure::from(error).of(&config.which)),
+        }
+    }
+    Ok(())
 }
 
 /// Leaves only one shard for a command to look at.

@@ -9,6 +9,7 @@ mod changes;
 mod databases;
 mod events;
 mod explain;
+mod found;
 mod hints;
 mod http;
 mod key_prefix;
@@ -37,6 +38,7 @@ pub use changes::{Changes, LIVE};
 pub use databases::{DatabaseUrls, Databases};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
+pub use found::{Found, Pattern};
 pub use hints::{AmqpDoor, Broker, Door, DoorName, Hints, IdIn, Kind, SortedSetDoor, StreamDoor};
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
@@ -101,6 +103,9 @@ pub struct Config {
     /// The only shard that somebody wants to know of.
     #[serde(skip)]
     pub only_shard: Option<String>,
+    /// The tables that patterns stand for.
+    #[serde(skip)]
+    pub found: Found,
 }
 
 /// Where keys expire.

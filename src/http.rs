@@ -82,8 +82,9 @@ impl Desks {
     }
 
     /// The rule that is named, or without a name the only one that has orders; of its shards the one that is named, or all.
-    fn wanted(&self, Named { rule, shard }: &Named) -> Result<Vec<&RuleName>, Refusal> {
-        let mut rules: Vec<&RuleName> = self.readiness.rules().iter().collect();
+    fn wanted(&self, Named { rule, shard }: &Named) -> Result<Vec<RuleName>, Refusal> {
+        let all = self.readiness.rules();
+        let mut rules: Vec<&RuleName> = all.iter().collect();
         rules.dedup_by_key(|rule| rule.as_str());
         let names = || rules.iter().map(|rule| rule.as_str()).collect::<Vec<_>>().join(", ");
         let rule = match (rule.as_deref(), rules.as_slice()) {
@@ -95,8 +96,8 @@ impl Desks {
             (None, rules) if let [only] = rules.iter().filter(|name| !name.is_timers()).collect::<Vec<_>>().as_slice() => only.as_str(),
             (None, _) => return Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {}", names()))),
         };
-        let of_rule = self.readiness.rules().iter().filter(|name| name.as_str() == rule);
-        let wanted: Vec<&RuleName> = of_rule.filter(|name| shard.is_none() || name.shard() == shard.as_deref()).collect();
+        let of_rule = all.iter().filter(|name| name.as_str() == rule);
+        let wanted: Vec<RuleName> = of_rule.filter(|name| shard.is_none() || name.shard() == shard.as_deref()).cloned().collect();
         match (wanted.is_empty(), shard) {
             (true, Some(shard)) => Err(Refusal::new(StatusCode::NOT_FOUND, format!("the rule {rule} has no shard {shard:?}"))),
             _ => Ok(wanted),
@@ -112,7 +113,7 @@ impl Desks {
     fn of(&self, named: &Named) -> Result<Desk, Refusal> {
         match self.wanted(named)?.as_slice() {
             [only] => self.begun(only),
-            several => Err(Refusal::bad(format!("there are several shards; add ?shard= with one of {}", shards(several)))),
+            several => Err(Refusal::bad(format!("there are several shards; add ?shard= with one of {}", shards(several.iter())))),
         }
     }
 
@@ -130,8 +131,8 @@ impl Desks {
             // Each says the same of it.
             (None, _) => desks.into_iter().next().ok_or_else(|| Refusal::bad("there is no rule")),
             (Some(_), Some(_)) => {
-                let having: Vec<&RuleName> = desks.iter().zip(looked).filter(|(_, has)| *has).map(|(desk, _)| desk.store.rule()).collect();
-                let reason = format!("it is an order of several shards; add ?shard= with one of {}", shards(&having));
+                let having = desks.iter().zip(looked).filter(|(_, has)| *has).map(|(desk, _)| desk.store.rule());
+                let reason = format!("it is an order of several shards; add ?shard= with one of {}", shards(having));
                 Err(Refusal::new(StatusCode::CONFLICT, reason))
             }
         }
@@ -139,8 +140,8 @@ impl Desks {
 }
 
 /// The names of shards, in words.
-fn shards(rules: &[&RuleName]) -> String {
-    rules.iter().filter_map(|name| name.shard()).collect::<Vec<_>>().join(", ")
+fn shards<'r>(rules: impl Iterator<Item = &'r RuleName>) -> String {
+    rules.filter_map(|name| name.shard()).collect::<Vec<_>>().join(", ")
 }
 
 /// What stands behind the question mark of most requests.

@@ -32,6 +32,7 @@ mod statement;
 mod statements;
 mod survey;
 mod table;
+mod tables;
 mod template;
 mod together;
 mod zone;
@@ -48,6 +49,7 @@ pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 pub use rights::{Grants, grants};
 pub use shadow::{Decision, Shadow};
 pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
+pub use tables::find_tables;
 
 pub(crate) use driver::Value;
 #[cfg(test)]

@@ -103,7 +103,8 @@ impl Reloading<'_> {
     }
 
     fn reload(&self, before: &Loaded) -> Result<(Loaded, Vec<String>), Refused> {
-        let Reread { loaded, set_level } = (self.read)().map_err(Refused::Broken)?;
+        let Reread { mut loaded, set_level } = (self.read)().map_err(Refused::Broken)?;
+        loaded.config.found = before.config.found.clone();
         let Changes { live: changed, fixed } = before.changes(&loaded);
         if !fixed.is_empty() {
             return Err(Refused::Fixed(fixed));

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Bounds, Gate, Inbox, Outage, Registrar, Requests, Stats},
-    config::{Config, Live, Sweep},
+    config::{Config, Live, RuleName, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
     metric,
@@ -78,6 +78,11 @@ impl Serving {
     /// Who may ask.
     pub(super) fn access(&self) -> Access {
         self.access.clone()
+    }
+
+    /// These are all rules by now.
+    pub(super) fn expect(&self, rules: Vec<RuleName>) {
+        self.readiness.expect(rules);
     }
 
     /// Tells of one more rule.

@@ -10,7 +10,7 @@ use figment::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, Pattern, TableName, optional, rule::Rival, schema};
 use crate::metric::BESIDE;
 
 /// The list in the file.
@@ -153,6 +153,8 @@ pub struct Which {
     pub name: RuleName,
     /// The name of the database, where databases have names.
     pub database: Option<String>,
+    /// By which pattern its table is found. Where the table's name is the pattern itself, none is known yet.
+    pub pattern: Option<Pattern>,
     /// The others that close orders of the same table.
     pub(super) rivals: Vec<Rival>,
     /// Whether there are others, or other shards.

@@ -2,9 +2,13 @@
 //!
 //! No rule says which order is in which: whoever reads a shard knows what stands in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Config, Database, Databases, Orders, TableName, ranges::Ranges};
+use super::{
+    Config, Database, Databases, Found, Orders, Pattern, TableName,
+    found::ANY,
+    ranges::{Meant, Ranges},
+};
 
 /// What stands for the table's own part in the user's SQL.
 const OWN_PART: &str = "{shard}";
@@ -16,8 +20,10 @@ pub(super) struct Shard {
     pub(super) database: Option<String>,
     /// The table in it.
     pub(super) table: TableName,
-    /// What the ranges of the table's name stand for in its own.
+    /// What the ranges, or the asterisk, of the table's name stand for in its own.
     part: Option<String>,
+    /// By which pattern it is found.
+    pattern: Option<Pattern>,
 }
 
 impl Shard {
@@ -41,7 +47,7 @@ impl Config {
 
     fn are_several(&self, table: &TableName) -> bool {
         let has_ranges = |text: &str| !Ranges::parse(text).is_ok_and(|ranges| ranges.are_none());
-        !self.databases.are_none() || has_ranges(&table.name) || table.schema.as_deref().is_some_and(has_ranges)
+        !self.databases.are_none() || table.name.contains(ANY) || has_ranges(&table.name) || table.schema.as_deref().is_some_and(has_ranges)
     }
 
     /// The shards of a table's name.
@@ -61,12 +67,16 @@ impl Config {
         };
         for part in [database, schema, Some(name)].into_iter().flatten() {
             let left = Ranges::parse(part)?.multiplied()?;
-            let strange = |c: char| matches!(c, '{' | '}' | '*');
+            let strange = |c: char| matches!(c, '{' | '}');
             if self.are_several(table) && left.first().is_some_and(|meant| meant.text.contains(strange)) {
-                return Err("has braces or an asterisk in it that are no range such as {0..15}".into());
+                return Err("has braces in it that are no range such as {0..15}".into());
             }
         }
-        let each = |text: Option<&String>| -> Result<Vec<Option<super::ranges::Meant>>, String> {
+        let asterisks = |part: Option<&String>| part.map_or(0, |part| part.matches(ANY).count());
+        if self.are_several(table) && (asterisks(database) + asterisks(schema) > 0 || asterisks(Some(name)) > 1) {
+            return Err("has an asterisk elsewhere than once in the name of the table".into());
+        }
+        let each = |text: Option<&String>| -> Result<Vec<Option<Meant>>, String> {
             text.map_or_else(|| Ok(vec![None]), |text| Ok(Ranges::parse(text)?.multiplied()?.into_iter().map(Some).collect()))
         };
         let (databases, schemas, names) = (each(database)?, each(schema)?, each(Some(name))?);
@@ -78,15 +88,53 @@ impl Config {
             }
             for schema in &schemas {
                 for name in names.iter().flatten() {
-                    let of = |meant: &super::ranges::Meant| meant.part().map(str::to_owned);
-                    let part = schema.as_ref().and_then(of).into_iter().chain(of(name)).reduce(|schema, name| format!("{schema}_{name}"));
-                    let table =
-                        TableName { database: None, schema: schema.as_ref().map(|meant| meant.text.clone()), name: name.text.clone() };
-                    shards.push(Shard { database: database.clone(), table, part });
+                    let of_schema = schema.as_ref().and_then(|schema| schema.part().map(str::to_owned));
+                    let schema = schema.as_ref().map(|meant| meant.text.clone());
+                    for (name, part, pattern) in self.named(database.as_ref(), schema.as_ref(), name) {
+                        let part = of_schema.iter().cloned().chain(part).reduce(|schema, name| format!("{schema}_{name}"));
+                        shards.push(Shard { database: database.clone(), table: TableName::of(schema.clone(), name), part, pattern });
+                    }
                 }
             }
         }
         Ok(shards)
+    }
+
+    /// The tables that one name stands for, each with its own part; by a pattern, those that were found.
+    fn named(&self, database: Option<&String>, schema: Option<&String>, meant: &Meant) -> Vec<(String, Option<String>, Option<Pattern>)> {
+        if !meant.text.contains(ANY) {
+            return vec![(meant.text.clone(), meant.part().map(str::to_owned), None)];
+        }
+        let pattern = Pattern { database: database.cloned(), schema: schema.cloned(), name: meant.text.clone() };
+        // Without a catalogue the pattern itself stands for what it will be.
+        let Some(names) = self.found.of(&pattern) else { return vec![(meant.text.clone(), Some(ANY.into()), Some(pattern))] };
+        let named = |name: String| {
+            let (from, to) = pattern.fit(&name)?;
+            // From the first of what varies to the end of the last, which may be a range beside the asterisk.
+            let after = name.len() - to;
+            let (from, after) =
+                meant.varies.map_or((from, after), |(first, last)| (first.min(from), after.min(meant.text.len() - last)));
+            let part = name[from..name.len() - after].to_owned();
+            Some((name, Some(part), Some(pattern.clone())))
+        };
+        names.into_iter().filter_map(named).collect()
+    }
+
+    /// A configuration for each pattern, as if the pattern itself were the table.
+    #[must_use]
+    pub fn patterns(&self) -> Vec<Self> {
+        let blank = Self { found: Found::default(), ..self.clone() };
+        let mut patterns: Vec<Self> = blank.of_each_rule();
+        let mut seen = BTreeSet::new();
+        patterns.retain(|config| config.which.pattern.as_ref().is_some_and(|pattern| seen.insert(pattern.clone())));
+        patterns.iter_mut().for_each(|config| config.found = self.found.clone());
+        patterns
+    }
+
+    /// Whether the table's name is a pattern still: its catalogue was never read.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        self.which.pattern.as_ref().is_some_and(|pattern| pattern.name == self.orders.table.name)
     }
 
     fn some_database(&self) -> String {
@@ -113,6 +161,7 @@ impl Config {
             }
             config.which.name = self.which.name.at(&shard.name());
             config.which.database.clone_from(&shard.database);
+            config.which.pattern.clone_from(&shard.pattern);
             config.which.is_one_of_several |= shards.len() > 1;
             config
         };

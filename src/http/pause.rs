@@ -87,7 +87,7 @@ async fn change(desks: &Desks, rule: String, change: Change) -> Result<Json<Paus
         desks.all()
     } else {
         let named = Named { rule: Some(rule.clone()), shard: None };
-        desks.wanted(&named)?.into_iter().map(|name| desks.begun(name)).collect::<Result<Vec<_>, _>>()?
+        desks.wanted(&named)?.iter().map(|name| desks.begun(name)).collect::<Result<Vec<_>, _>>()?
     };
     let mut tables = HashSet::new();
     wanted.retain(|desk| tables.insert((desk.store.rule().shard().map(str::to_owned), desk.store.outbox().orders_table())));

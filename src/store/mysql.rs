@@ -108,6 +108,8 @@ impl Dialect for MySql {
 
     const READ_ONLY: &'static str = "SET SESSION TRANSACTION READ ONLY";
     const PARAMETERS: Parameters = Parameters::Bare;
+    const TABLES: &'static str = "SELECT CAST(table_name AS CHAR) FROM information_schema.tables
+         WHERE table_schema = ?1 AND table_type = 'BASE TABLE' AND table_name LIKE ?2 ESCAPE '!' ORDER BY table_name";
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const HOME: &'static str = "SELECT CAST(COALESCE(DATABASE(), '') AS CHAR)";
     const BEGIN: &'static str = "START TRANSACTION";

@@ -148,7 +148,7 @@ impl<D: Dialect> Table<D> {
 type Way<D> = (Arc<D>, Arc<Connections<D>>, Arc<Together<D>>);
 
 /// Connects, or goes the way that was found for another rule.
-async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
+pub(super) async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
     let asked = Instant::now();
     let mut found = settings.sharing.found.lock().await;
     if let Some((dialect, connections, together)) = found.way.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
@@ -193,6 +193,11 @@ pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Ve
     Ok(lacking?)
 }
 
+/// The schema in which a bare name is looked for first.
+pub(super) async fn home<D: Dialect>(session: &mut Session<D>) -> Result<String> {
+    text::<D>(&session.execute(D::HOME.into_sql_str()).await?)
+}
+
 /// Our own tables beside a table that need not be there, in the schema in which its name is looked for first.
 pub(super) async fn own_tables<D: Dialect>(settings: &Settings) -> Result<Outbox, OpenError> {
     let (_, connections, _) = connect::<D>(settings).await?;
@@ -200,7 +205,7 @@ pub(super) async fn own_tables<D: Dialect>(settings: &Settings) -> Result<Outbox
     let table = &settings.rule.table;
     let schema = match &table.schema {
         Some(schema) => schema.clone(),
-        None => text::<D>(&session.execute(D::HOME.into_sql_str()).await?)?,
+        None => home(&mut session).await?,
     };
     let own = OwnTables::find(&mut session, D::words(&schema, &table.name), &settings.rule.name).await?;
     drop(session);

@@ -170,6 +170,48 @@ async fn a_database_that_is_away_is_named_and_the_other_gone_over() {
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
+/// Tables by a pattern, on each database: the catalogue says which there are, and where there is none what is called alike.
+#[tokio::test]
+async fn tables_are_found_by_their_pattern() {
+    for kind in [Kind::Sqlite, Kind::Postgres, Kind::MariaDb] {
+        let (database, redis) = (Database::fresh(kind).await, "none");
+        let time = if kind == Kind::MariaDb { "datetime(6)" } else { "text" };
+        let time = if kind == Kind::Postgres { "timestamptz" } else { time };
+        for (order, table) in (1..).zip(["t_order_7_2026", "t_order_7_2027", "t_order_8_2026", "t_order_7x2026", "t_order_7_2026_old"]) {
+            let columns = format!("order_no bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, expires_at {time}");
+            database.execute(&format!("CREATE TABLE {table} ({columns})")).await;
+            database.execute(&format!("INSERT INTO {table} (order_no, expires_at) VALUES ({order}, '2026-01-01 00:00:00')")).await;
+        }
+        database.execute("CREATE TABLE closed_7_2026 (order_no bigint)").await;
+        database.execute("CREATE TABLE closed_7_2027 (order_no bigint)").await;
+        let by = |table: &str| {
+            let settings = settings(&format!("ds = '{}'", database.url), table).set("redis.url", redis).set("sweep.oldest", "none");
+            settings.set("close.sql", vec!["INSERT INTO closed_{shard} (order_no) SELECT order_no FROM t_order_{shard} WHERE order_no IN (:ids)"])
+        };
+        let months = by("ds.t_order_{7..7}_*");
+        let status = order_closer(&months, &["status"]).await.expect_code(0).stdout;
+        assert_eq!(status.lines().count(), 2, "{status}");
+        assert!(status.contains("(ds.t_order_7_2026): closing; 1 orders overdue") && status.contains("(ds.t_order_7_2027)"), "{status}");
+        order_closer(&months, &["reconcile", "--shard", "ds.t_order_7_2027"]).await.expect_code(0);
+        assert_eq!(database.number("SELECT order_no FROM closed_7_2027").await, 2);
+        assert_eq!(database.number("SELECT status FROM t_order_7_2026").await, 0, "only where it was named");
+        order_closer(&months, &["reconcile"]).await.expect_code(0);
+        for (table, status) in [("t_order_7_2026", 4), ("t_order_8_2026", 0), ("t_order_7x2026", 0), ("t_order_7_2026_old", 0)] {
+            assert_eq!(database.number(&format!("SELECT status FROM {table}")).await, status, "{table}");
+        }
+        for (table, near) in [("ds.t_order_7_2026*", "; there are t_order_7_2026, t_order_7_2026_old"), ("ds.t_ordr_7_*", "; did you mean t_order_7_")] {
+            for arguments in [&["status"][..], &["run"]] {
+                let refused = order_closer(&by(table), arguments).await.expect_code(78);
+                let said = format!("{}{}", refused.stdout, refused.stderr);
+                let expected = format!("no table is called {table}, where an asterisk stands for digits, and for _ and - between them{near}");
+                assert!(said.contains(&expected), "{expected}: {said}");
+            }
+        }
+    }
+    let refused = order_closer(&settings("ds = 'sqlite://x.db'", "d*.t_order"), &["config"]).await.expect_code(78).stderr;
+    assert!(refused.contains("has an asterisk elsewhere than once in the name of the table"), "{refused}");
+}
+
 /// What does not go over several databases yet is refused, and closes nothing.
 #[tokio::test]
 async fn what_is_lacking_is_refused() {

@@ -312,6 +312,43 @@ async fn a_database_that_is_away_at_the_start_delays_no_other() {
     daemon.stop().await;
 }
 
+/// Monthly tables: those that there are when the daemon starts, another that is made while it runs, and those of a database that
+/// comes later. What is called alike and is no month's table stays as it is.
+#[tokio::test]
+async fn the_table_of_another_month_joins() {
+    let (redis, server) = (Redis::start(), Postgres::options().start());
+    let databases = [Database::fresh(Kind::Postgres).await, Database::on_postgres(&server).await];
+    let month = async |database: usize, table: &str, order: i64| {
+        let columns = "order_no bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, expires_at timestamptz";
+        databases[database].execute(&format!("CREATE TABLE {table} ({columns})")).await;
+        databases[database].execute(&format!("INSERT INTO {table} (order_no, expires_at) VALUES ({order}, now())")).await;
+    };
+    let until_closed = async |database: usize, table: &str| {
+        let what = format!("the order in {table}");
+        wait::until_eq(&what, 4, async || databases[database].number(&format!("SELECT status FROM {table}")).await).await;
+    };
+    month(0, "t_order_202611", 1).await;
+    for (order, alike) in (10..).zip(["t_order_202611_old", "t_order_item_0", "\"tXorder_202611\"", "t_order_"]) {
+        month(0, alike, order).await;
+    }
+    month(1, "t_order_2026_11", 2).await;
+    server.freeze();
+    let mut settings = Settings::new().set("redis.url", redis.url()).set("orders.table", "ds_{0..1}.t_order_*").set("orders.closed", 4);
+    for (number, database) in databases.iter().enumerate() {
+        settings = settings.set(&format!("databases.ds_{number}"), database.url.as_str());
+    }
+    let daemon = Daemon::start(&settings);
+    until_closed(0, "t_order_202611").await;
+    month(0, "t_order_202612", 3).await;
+    until_closed(0, "t_order_202612").await;
+    server.thaw();
+    until_closed(1, "t_order_2026_11").await;
+    daemon.stop().await;
+    for alike in ["t_order_202611_old", "t_order_item_0", "\"tXorder_202611\"", "t_order_"] {
+        assert_eq!(databases[0].number(&format!("SELECT status FROM {alike}")).await, 0, "{alike}");
+    }
+}
+
 /// A forged notification makes no shard look: none of them expects its order.
 #[tokio::test]
 async fn a_notification_that_no_shard_expects_is_dropped() {
