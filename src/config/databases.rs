@@ -1,6 +1,6 @@
 //! Several databases, each with its name: where the shards of an orders table are.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{
@@ -8,7 +8,7 @@ use serde::{
     de::{self, MapAccess},
 };
 
-use super::{Config, DatabaseUrl, Span, TimeZone, ranges::Ranges};
+use super::{Config, DatabaseUrl, Span, TimeZone, ranges::Ranges, url_files::FILE};
 
 /// The settings that all databases have in common; no database may have such a name.
 const COMMON: [&str; 3] = ["time_zone", "timeout", "connections"];
@@ -28,6 +28,9 @@ pub struct Databases {
     /// By their names.
     #[serde(flatten)]
     pub urls: BTreeMap<String, DatabaseUrls>,
+    /// The files from which some of these URLs were read, by their names with `_file` behind them.
+    #[serde(flatten)]
+    pub files: BTreeMap<String, PathBuf>,
 }
 
 impl Databases {
@@ -97,6 +100,10 @@ impl<'de> Deserialize<'de> for Databases {
                         "time_zone" => databases.time_zone = Some(map.next_value()?),
                         "timeout" => databases.timeout = Some(map.next_value()?),
                         "connections" => databases.connections = Some(map.next_value()?),
+                        _ if name.ends_with(FILE) => {
+                            let file = map.next_value()?;
+                            databases.files.insert(name, file);
+                        }
                         _ => {
                             let urls = map.next_value()?;
                             databases.urls.insert(name, urls);
@@ -119,7 +126,10 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     if (1..=64).contains(&name.len()) && name.bytes().all(fits) {
         Ok(())
     } else {
-        Err(format!("is no name of a database: 1 to 64 letters, digits, _ and -, and none of {}", COMMON.join(", ")))
+        Err(format!(
+            "is no name of a database: 1 to 64 letters, digits, _ and -, none of {}, and without {FILE} at the end",
+            COMMON.join(", ")
+        ))
     }
 }
 

@@ -69,7 +69,7 @@ impl Config {
             let left = Ranges::parse(part)?.multiplied()?;
             let strange = |c: char| matches!(c, '{' | '}');
             if self.are_several(table) && left.first().is_some_and(|meant| meant.text.contains(strange)) {
-                return Err("has braces in it that are no range such as {0..15}".into());
+                return Err("has braces in it that are no range such as {0..15}; name tables that no range counts by a rule each".into());
             }
         }
         let asterisks = |part: Option<&String>| part.map_or(0, |part| part.matches(ANY).count());
@@ -112,8 +112,7 @@ impl Config {
             let (from, to) = pattern.fit(&name)?;
             // From the first of what varies to the end of the last, which may be a range beside the asterisk.
             let after = name.len() - to;
-            let (from, after) =
-                meant.varies.map_or((from, after), |(first, last)| (first.min(from), after.min(meant.text.len() - last)));
+            let (from, after) = meant.varies.map_or((from, after), |(first, last)| (first.min(from), after.min(meant.text.len() - last)));
             let part = name[from..name.len() - after].to_owned();
             Some((name, Some(part), Some(pattern.clone())))
         };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Database, Kind, Proxy, Redis, Settings, daemon::order_closer};
+use crate::support::{Database, Kind, Proxy, Redis, Settings, daemon::order_closer, process};
 
 fn settings(databases: &str, table: &str) -> Settings {
     Settings::new().add(&format!("[databases]\n{databases}")).set("orders.table", table).set("orders.closed", 4)
@@ -42,6 +42,37 @@ async fn no_password_is_shown() {
         let shown = order_closer(&settings, arguments).await.expect_code(0).stdout;
         assert!(shown.contains("mysql://closer:***@db-0/shop_0 to mysql://closer:***@db-3/shop_3"), "{shown}");
         assert!(!shown.contains("geheim") && !shown.contains("database.url"), "{shown}");
+    }
+}
+
+/// URLs with passwords stand in files, one for each database or one for all, and a range is read however it was pasted.
+#[tokio::test]
+async fn urls_stand_in_files() {
+    let folder = process::folder();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("a file can be written");
+        folder.path().join(name).display().to_string()
+    };
+    for number in 0..2 {
+        write(&format!("url-{number}"), &format!("mysql://closer:geheim@db-{number}/shop"));
+    }
+    let each = format!("{}/url-{{0..1}}", folder.path().display());
+    let all = write("all", "mysql://closer:geheim@db-$->{0..1}/shop_${0..1}\n");
+    for (file, first, last) in [(&each, "db-0/shop", "db-1/shop"), (&all, "db-0/shop_0", "db-1/shop_1")] {
+        let settings = settings(&format!("ds_file = '{file}'"), "ds_${0..1}.t_order_$->{0..1}");
+        let shown = order_closer(&settings, &["config"]).await.expect_code(0).stdout;
+        assert!(shown.contains(first) && shown.contains(last) && !shown.contains("geheim"), "{shown}");
+        assert!(shown.contains("databases.ds_file") && shown.contains(&folder.path().display().to_string()), "{shown}");
+    }
+    let place = folder.path().display();
+    for (databases, expected) in [
+        (format!("ds_file = '{place}/url-{{0..2}}'"), format!("databases.ds_file can't be used: {place}/url-2 can't be read: ")),
+        (format!("ds_file = '{all}'\nds = 'sqlite://x.db'"), "databases.ds_file and databases.ds (set in ".into()),
+        (format!("ds_file = '{each}'\nds_1 = 'sqlite://x.db'"), "databases.ds_file and databases.ds_1 (set in ".into()),
+        ("ds_file = 'mysql://closer:geheim@db/shop'".into(), "databases.ds_file has ".into()),
+    ] {
+        let refused = order_closer(&settings(&databases, "ds_0.t_order"), &["config"]).await.expect_code(78).stderr;
+        assert!(refused.contains(&expected) && !refused.contains("geheim"), "{expected}: {refused}");
     }
 }
 
@@ -186,7 +217,10 @@ async fn tables_are_found_by_their_pattern() {
         database.execute("CREATE TABLE closed_7_2027 (order_no bigint)").await;
         let by = |table: &str| {
             let settings = settings(&format!("ds = '{}'", database.url), table).set("redis.url", redis).set("sweep.oldest", "none");
-            settings.set("close.sql", vec!["INSERT INTO closed_{shard} (order_no) SELECT order_no FROM t_order_{shard} WHERE order_no IN (:ids)"])
+            settings.set(
+                "close.sql",
+                vec!["INSERT INTO closed_{shard} (order_no) SELECT order_no FROM t_order_{shard} WHERE order_no IN (:ids)"],
+            )
         };
         let months = by("ds.t_order_{7..7}_*");
         let status = order_closer(&months, &["status"]).await.expect_code(0).stdout;
@@ -199,11 +233,14 @@ async fn tables_are_found_by_their_pattern() {
         for (table, status) in [("t_order_7_2026", 4), ("t_order_8_2026", 0), ("t_order_7x2026", 0), ("t_order_7_2026_old", 0)] {
             assert_eq!(database.number(&format!("SELECT status FROM {table}")).await, status, "{table}");
         }
-        for (table, near) in [("ds.t_order_7_2026*", "; there are t_order_7_2026, t_order_7_2026_old"), ("ds.t_ordr_7_*", "; did you mean t_order_7_")] {
+        for (table, near) in
+            [("ds.t_order_7_2026*", "; there are t_order_7_2026, t_order_7_2026_old"), ("ds.t_ordr_7_*", "; did you mean t_order_7_")]
+        {
             for arguments in [&["status"][..], &["run"]] {
                 let refused = order_closer(&by(table), arguments).await.expect_code(78);
                 let said = format!("{}{}", refused.stdout, refused.stderr);
-                let expected = format!("no table is called {table}, where an asterisk stands for digits, and for _ and - between them{near}");
+                let expected =
+                    format!("no table is called {table}, where an asterisk stands for digits, and for _ and - between them{near}");
                 assert!(said.contains(&expected), "{expected}: {said}");
             }
         }
