@@ -37,7 +37,7 @@ pub use listener::{Hearing, Listener, Listening};
 pub use look_ahead::LookAhead;
 #[cfg(test)]
 pub use membership::Hash;
-pub use membership::{Board, Heart, Membership, Pulse, first_edition_lives};
+pub use membership::{Board, Body, Heart, Membership, Pulse, first_edition_lives};
 pub use overdue::{left_alone, since};
 pub use pacer::{Pacer, Touch, Upcoming};
 pub use pages::{PageRead, Pages};

@@ -12,6 +12,7 @@ use tracing::{Instrument, Span, error_span};
 use super::{
     ZONE_EVERY,
     opening::{Opened, Shadowed},
+    places::Shared,
     serving::{Parts, Serving},
 };
 use crate::{
@@ -24,8 +25,8 @@ use crate::{
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Routes, Sweep,
-        Taker, Takers, Turns, Witness, ZoneWatch,
+        Board, Body, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
+        Takers, Turns, Witness, ZoneWatch,
     },
     watchdog::Watchdog,
 };
@@ -103,7 +104,8 @@ impl Line {
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()).of(&rule));
         let stats = Arc::new(Stats::of(&rule));
         let keys = KeyReader::new(config.redis.key_prefix.clone(), Arc::clone(&store));
-        let peers = Arc::new(Membership::default());
+        let is_shadow = shadow.is_some();
+        let (peers, heartbeat) = place.membership(&rule);
         let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let witness = Witness::of(&config, &store, &commands);
         if let Some(witness) = &witness {
@@ -115,7 +117,6 @@ impl Line {
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
         let pauses = PauseWatch::of(&store, stop).beside(paused);
         let gate = Arc::clone(&pauses.gate);
-        let is_shadow = shadow.is_some();
         let passed = match &witness {
             Some(witness) if is_shadow => Clearances::default().and(Some(Arc::new(Foreseen(Arc::clone(witness))))),
             Some(_) | None => Clearances::default().and(witness.clone()),
@@ -217,17 +218,28 @@ impl Line {
                 }
                 .run(),
             )),
-            None => spawn(Box::pin(Arc::clone(&peers).run(Heart {
-                config: config.clone(),
-                board: Board::of(&commands, &store),
-                store: Arc::clone(&store),
-                pulse: Arc::clone(&place.pulse),
-                inbox: Arc::clone(&inbox),
-                stats: Arc::clone(&stats),
-                outage: Arc::clone(&outage),
-                gate: Arc::clone(&gate),
-                stop: stop.clone(),
-            }))),
+            None => {
+                let body = Body {
+                    config: config.clone(),
+                    store: Arc::clone(&store),
+                    inbox: Arc::clone(&inbox),
+                    stats: Arc::clone(&stats),
+                    outage: Arc::clone(&outage),
+                    gate: Arc::clone(&gate),
+                };
+                let (board, pulse) = (Board::of(&commands, &store), Arc::clone(&place.pulse));
+                match heartbeat {
+                    None => spawn(Box::pin(Arc::clone(&peers).run(Heart::of(body, board, pulse, stop.clone())))),
+                    Some(Shared { join, first }) => {
+                        // The heart that takes it in beats as long as the daemon runs.
+                        join.send(body).ok();
+                        if let Some(bodies) = first {
+                            let heart = Heart { board, pulse, bodies, stop: stop.clone() };
+                            spawn(Box::pin(Arc::clone(&peers).run(heart).instrument(place.span())));
+                        }
+                    }
+                }
+            }
         }
         let summaries = Summaries {
             gate: Arc::clone(&gate),

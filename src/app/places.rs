@@ -5,15 +5,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, mpsc};
 use tracing::{Span, error_span};
 
 use super::opening::Waiting;
 use crate::{
     close::Bounds,
-    config::Config,
+    config::{Config, RuleName},
     store::{OpenError, Sharing, Store},
-    trigger::{Beat, Pulse, compare_clocks},
+    trigger::{Beat, Body, Membership, Pulse, compare_clocks},
 };
 
 /// What lines in one database have in common.
@@ -31,6 +31,17 @@ pub(super) struct Place {
     pub(super) pulse: Arc<Pulse>,
     compared: OnceCell<()>,
     waiting: Mutex<Option<Waiting>>,
+    /// Who else closes the orders of the shards here, by their rules.
+    members: Mutex<BTreeMap<RuleName, (Arc<Membership>, mpsc::UnboundedSender<Body>)>>,
+}
+
+/// A heartbeat that the shards of a rule in one database have together.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Where each says what it is made of.
+    pub(super) join: mpsc::UnboundedSender<Body>,
+    /// Where the first of them hears that, for all.
+    pub(super) first: Option<mpsc::UnboundedReceiver<Body>>,
 }
 
 /// By their names, where they have some.
@@ -54,6 +65,7 @@ impl Places {
                 pulse: Arc::default(),
                 compared: OnceCell::new(),
                 waiting: Mutex::default(),
+                members: Mutex::default(),
             })
         };
         Self(Arc::new(all.into_iter().map(|(name, lines)| (name.clone(), place(name, lines))).collect()))
@@ -74,6 +86,20 @@ impl Place {
     /// What lines of the log about the whole database say of it: nothing where there is no other.
     pub(super) fn span(&self) -> Span {
         self.name.as_ref().map_or_else(Span::none, |name| error_span!(parent: None, "database", database = name))
+    }
+
+    /// Who else closes a rule's orders here. Its shards know that together, and have one heartbeat.
+    pub(super) fn membership(&self, rule: &RuleName) -> (Arc<Membership>, Option<Shared>) {
+        if rule.shard().is_none() {
+            return (Arc::default(), None);
+        }
+        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((membership, join)) = members.get(&rule.everywhere()) {
+            return (Arc::clone(membership), Some(Shared { join: join.clone(), first: None }));
+        }
+        let (membership, (join, first)) = (Arc::<Membership>::default(), mpsc::unbounded_channel());
+        members.insert(rule.everywhere(), (Arc::clone(&membership), join.clone()));
+        (membership, Some(Shared { join, first: Some(first) }))
     }
 
     /// Says that it is away, of all its shards once.

@@ -22,7 +22,7 @@ use crate::{
     config::{self, Config, KeyPrefix, Live, Retry, RuleName, Sweep as Settings},
     order::Trigger,
     store::Store,
-    trigger::{Beat, Board, Hearing, Heart, KeyReader, LookAhead, Mapping, Membership, Pacer, Passes, Sweep, Turns, Witness},
+    trigger::{Beat, Board, Body, Hearing, Heart, KeyReader, LookAhead, Mapping, Membership, Pacer, Passes, Sweep, Turns, Witness},
     watchdog::Watchdog,
 };
 
@@ -201,17 +201,8 @@ impl Daemon {
             tasks.spawn(ask.run(stop.clone()));
         }
         tasks.spawn(watch_clock_again_and_again(Arc::clone(&store), Arc::clone(&bounds), Arc::clone(&inbox), stop.clone()));
-        tasks.spawn(peers.run(Heart {
-            pulse: Arc::default(),
-            config: Config::default(),
-            board: Board::Memory(redis),
-            store,
-            inbox,
-            stats,
-            outage,
-            gate: Arc::clone(&gate),
-            stop: stop.clone(),
-        }));
+        let body = Body { config: Config::default(), store, inbox, stats, outage, gate: Arc::clone(&gate) };
+        tasks.spawn(peers.run(Heart::of(body, Board::Memory(redis), Arc::default(), stop.clone())));
         world.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         Self { node, gate, bounds, tasks, stop }
     }

@@ -38,7 +38,8 @@ pub(super) struct Fitness {
     pub(super) outage: Arc<Outage>,
     pub(super) gate: Arc<Gate>,
     pub(super) progress: Progress,
-    pub(super) silence: Silence,
+    /// Nothing where another table says it.
+    pub(super) silence: Option<Silence>,
 }
 
 impl Fitness {
@@ -46,7 +47,8 @@ impl Fitness {
     pub(super) async fn examine(&mut self) -> Condition {
         let fault = self.pulse.fault(self.store.as_ref()).await;
         // Whoever closes orders says it once there is one to be closed.
-        let silent = self.silence.lasts(fault.is_some() && !self.outage.lasts(), Instant::now());
+        let silence = self.silence.as_mut();
+        let silent = silence.and_then(|silence| silence.lasts(fault.is_some() && !self.outage.lasts(), Instant::now()));
         if let (Some(since), Some(fault)) = (silent, &fault) {
             error!(since_s = since.as_secs(), reason = %fault, cure = fault.cure(), "the database does not answer; no order can be closed");
         }
