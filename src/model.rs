@@ -1,7 +1,8 @@
 //! The daemon's core on seeded schedules, in paused time: thousands of them, and every order's history judged.
 //!
-//! Look-ahead, sweep, pacer, witness, inbox, workers, closer, membership and the question before closing are the real ones, of one to
-//! four daemons at once; the database, Redis and the payment provider are in memory, and what goes wrong is drawn from the seed.
+//! Look-ahead, sweep, pacer, witness, inbox, workers, closer, membership, the question before closing and the relay of events are the
+//! real ones, of one to four daemons at once; the database, Redis, the payment provider and the receiver of events are in memory, and
+//! what goes wrong is drawn from the seed.
 //! A seed repeats its schedule to the last step: one thread runs it, and nothing in it asks the operating system for a clock or
 //! for chance.
 //!
@@ -12,10 +13,13 @@ mod daemon;
 mod database;
 mod history;
 mod nemesis;
+mod outbox;
 mod plan;
 mod planted;
 mod provider;
+mod receiver;
 mod redis;
+mod rests;
 mod shop;
 mod transaction;
 mod world;
@@ -24,7 +28,7 @@ use std::{
     env,
     fmt::Write,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread,
@@ -44,6 +48,9 @@ const PATIENCE: Duration = Duration::from_secs(150);
 
 /// How many schedules run beside other tests.
 const SCHEDULES: u64 = 200;
+
+/// A schedule takes milliseconds, and some seconds where others have the processors: one that takes so long never ends.
+const ENDLESS: Duration = Duration::from_secs(60);
 
 /// What a schedule showed.
 #[derive(Debug)]
@@ -83,7 +90,9 @@ fn log(level: &str) -> impl tracing::Subscriber + Send + Sync + use<> {
 }
 
 async fn schedule(seed: u64, planted: Option<Planted>) -> Shown {
-    let world = World::new(seed, Plan::of(seed), planted);
+    let plan = Plan::of(seed);
+    let plan = if planted == Some(Planted::LateSweep) { plan.with_deaths_alone() } else { plan };
+    let world = World::new(seed, plan, planted);
     let crew = Arc::new(Crew::default());
     for _ in 0..world.plan.daemons {
         crew.start(&world).await;
@@ -147,6 +156,50 @@ fn found(planted: Planted, wrong: &[Wrong]) -> Option<u64> {
     (0..400).find(|seed| run(*seed, Some(planted)).violations.iter().any(|violation| wrong.contains(&violation.wrong)))
 }
 
+/// What a thread that runs schedules does.
+#[derive(Debug, Clone, Copy, Default)]
+enum Step {
+    #[default]
+    Begins,
+    /// The schedule of this seed, since then.
+    Runs(u64, std::time::Instant),
+    Ended,
+}
+
+#[derive(Debug, Default)]
+struct UnderWay(Mutex<Step>);
+
+impl UnderWay {
+    fn is(&self, step: Step) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = step;
+    }
+}
+
+/// Says so, whether it panics or not.
+struct Ended<'u>(&'u UnderWay);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.is(Step::Ended);
+    }
+}
+
+/// Ends the process when a schedule never ends: its thread can't be stopped, and nobody would learn its seed.
+fn end_the_endless(threads: &[UnderWay]) {
+    loop {
+        let steps: Vec<Step> = threads.iter().map(|thread| *thread.0.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        if steps.iter().all(|step| matches!(step, Step::Ended)) {
+            return;
+        }
+        let endless = |step: &Step| matches!(step, Step::Runs(_, since) if since.elapsed() > ENDLESS).then_some(*step);
+        if let Some(Step::Runs(seed, _)) = steps.iter().find_map(endless) {
+            eprintln!("seed {seed} never ends; MODEL_SEED={seed} runs it again\n{:?}", Plan::of(seed));
+            std::process::exit(101);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn every_promise_is_kept_on_every_schedule() {
     let wanted = number("MODEL_SCHEDULES");
@@ -158,14 +211,19 @@ fn every_promise_is_kept_on_every_schedule() {
     // Beside other tests it has one thread.
     let threads = if wanted.is_some() { thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     let (next, closures) = (AtomicU64::new(seeds.start), AtomicUsize::new(0));
+    let under_way: Vec<UnderWay> = (0..threads).map(|_| UnderWay::default()).collect();
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
+        scope.spawn(|| end_the_endless(&under_way));
+        for under_way in &under_way {
+            let (next, closures, seeds) = (&next, &closures, &seeds);
+            scope.spawn(move || {
+                let _ended = Ended(under_way);
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end {
                         return;
                     }
+                    under_way.is(Step::Runs(seed, std::time::Instant::now()));
                     let shown = run(seed, None);
                     assert_kept(seed, &shown);
                     closures.fetch_add(shown.closures, Ordering::Relaxed);
@@ -188,7 +246,7 @@ fn a_seed_repeats_its_schedule() {
 
 #[test]
 fn what_is_planted_is_found() {
-    let planted: [(Planted, &[Wrong]); 11] = [
+    let planted: [(Planted, &[Wrong]); 16] = [
         (Planted::NoLock, &[Wrong::ClosedThoughSettled, Wrong::Twice]),
         (Planted::PaidIsUnpaid, &[Wrong::ClosedThoughSettled]),
         (Planted::ClosedIsUnpaid, &[Wrong::Twice]),
@@ -196,9 +254,14 @@ fn what_is_planted_is_found() {
         (Planted::NoEvent, &[Wrong::Miscounted]),
         (Planted::HalfRollback, &[Wrong::NotWhole]),
         (Planted::BlindSweep, &[Wrong::Lost]),
+        (Planted::LateSweep, &[Wrong::LateThoughOthersLive]),
         (Planted::BlindLookAhead, &[Wrong::Late]),
         (Planted::NobodyAsks, &[Wrong::ClosedUnasked]),
         (Planted::NoWitness, &[Wrong::EarlyByItsKey]),
+        (Planted::DeafToPauses, &[Wrong::ClosedThoughPaused]),
+        (Planted::ToldAtMostOnce, &[Wrong::Untold]),
+        (Planted::AnyOrder, &[Wrong::ToldOutOfOrder]),
+        (Planted::OneForAll, &[Wrong::ToldLate]),
         (Planted::AlwaysClose, &[Wrong::ClosedThoughPaidAtProvider, Wrong::ClosedUnasked]),
     ];
     for (planted, wrong) in planted {

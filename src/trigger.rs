@@ -20,8 +20,6 @@ mod passes;
 mod pause_watch;
 mod rest;
 mod routes;
-#[cfg(test)]
-mod schedules;
 mod slow;
 mod sweep;
 mod wheel;

@@ -31,7 +31,7 @@ async fn deliver(config: &Config) -> CommandResult {
     let passes = couriers.into_iter().map(|courier| {
         let name = courier.target().name().to_owned();
         let relay = Relay {
-            outbox: Arc::clone(&outbox),
+            outbox: Arc::clone(&outbox) as _,
             courier,
             retry: config.events.retry.clone(),
             closed: closed.clone(),

@@ -59,6 +59,14 @@ impl Waiting {
 /// Orders by the time of their next try; the number tells those of one instant apart.
 type Timed = BTreeMap<(Instant, u64), Waiting>;
 
+/// The kinds of orders that are tried in turn.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Suspect,
+    Held,
+    Rejected,
+}
+
 /// What the lane has for whoever asks.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -78,16 +86,20 @@ pub(super) struct Alone {
     /// Orders that are tried at once: held ones since one of them has closed, rejected ones since orders close again.
     hopeful: VecDeque<Waiting>,
     rejected: Timed,
+    /// Rejected orders whose failures have still to be counted.
+    uncounted: Timed,
     /// What is known of the orders of this lane that are being tried.
     in_hand: BTreeMap<OrderId, Waiting>,
     number: u64,
+    turn: u32,
     /// When an order turned out to be held last.
     held_at: Option<Instant>,
 }
 
 impl Alone {
     pub(super) fn len(&self) -> usize {
-        self.suspects.iter().map(Vec::len).sum::<usize>() + self.held.len() + self.hopeful.len() + self.rejected.len()
+        let waiting = self.held.len() + self.hopeful.len() + self.rejected.len() + self.uncounted.len();
+        waiting + self.suspects.iter().map(Vec::len).sum::<usize>()
     }
 
     /// How many orders are held.
@@ -119,31 +131,56 @@ impl Alone {
         self.suspects.extend(batch.rchunks(size).map(<[Pending]>::to_vec));
     }
 
-    /// What to try now.
+    /// What to try now. Suspects, most of which have just fallen due, have every second turn, held orders and rejected ones one
+    /// in four each, and what one kind does not need another has: however many there are of one, none of the others waits for all of
+    /// them.
     pub(super) fn next(&mut self, trouble: &mut Trouble, now: Instant) -> Next {
-        if let Some(group) = self.suspects.pop() {
-            return Next::Try(group, LockWait::Never);
-        }
+        self.turn = self.turn.wrapping_add(1);
+        let kinds = match self.turn % 4 {
+            1 => [Kind::Held, Kind::Suspect, Kind::Rejected],
+            3 => [Kind::Rejected, Kind::Suspect, Kind::Held],
+            _ => [Kind::Suspect, Kind::Held, Kind::Rejected],
+        };
+        let next = kinds.into_iter().find_map(|kind| match kind {
+            Kind::Suspect => self.suspects.pop().map(|group| Next::Try(group, LockWait::Never)),
+            Kind::Held => self.next_held(now),
+            Kind::Rejected => self.next_rejected(trouble, now),
+        });
+        let soonest = || self.first_held().into_iter().chain(self.first_rejected(trouble)).min();
+        next.or_else(|| soonest().map(Next::At)).unwrap_or(Next::Nothing)
+    }
+
+    /// When the first of the held orders is to be tried.
+    fn first_held(&self) -> Option<Instant> {
+        self.held.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The same of the rejected ones: in trouble all of them have one time.
+    fn first_rejected(&self, trouble: &Trouble) -> Option<Instant> {
+        let first = self.rejected.first_key_value().into_iter().chain(self.uncounted.first_key_value()).map(|((at, _), _)| *at).min();
+        first.map(|at| trouble.next_probe().unwrap_or(at))
+    }
+
+    fn next_held(&mut self, now: Instant) -> Option<Next> {
         if !self.hopeful.is_empty() {
             let hopeful: Vec<Waiting> = self.hopeful.drain(..self.hopeful.len().min(HOPEFUL)).collect();
             let group = hopeful.into_iter().map(|waiting| self.remember(waiting)).collect();
-            return Next::Try(group, LockWait::Briefly);
+            return Some(Next::Try(group, LockWait::Briefly));
         }
-        let held = self.held.first_key_value().map(|((at, _), _)| *at);
-        let rejected = self.rejected.first_key_value().map(|((at, _), _)| trouble.next_probe().unwrap_or(*at));
-        let Some(at) = held.into_iter().chain(rejected).min() else {
-            return Next::Nothing;
+        self.first_held().filter(|at| *at <= now)?;
+        let (_, waiting) = self.held.pop_first()?;
+        Some(self.hand_out(waiting))
+    }
+
+    fn next_rejected(&mut self, trouble: &mut Trouble, now: Instant) -> Option<Next> {
+        self.first_rejected(trouble).filter(|at| *at <= now)?;
+        trouble.probing(now);
+        let is_counted = match (self.rejected.first_key_value(), self.uncounted.first_key_value()) {
+            (Some((counted, _)), Some((uncounted, _))) => counted < uncounted,
+            (counted, _) => counted.is_some(),
         };
-        if at > now {
-            return Next::At(at);
-        }
-        let first = if held == Some(at) {
-            self.held.pop_first()
-        } else {
-            trouble.probing(now);
-            self.rejected.pop_first()
-        };
-        first.map_or(Next::Nothing, |(_, waiting)| self.hand_out(waiting))
+        let (_, waiting) = if is_counted { &mut self.rejected } else { &mut self.uncounted }.pop_first()?;
+        Some(self.hand_out(waiting))
     }
 
     fn hand_out(&mut self, waiting: Waiting) -> Next {
@@ -195,23 +232,37 @@ impl Alone {
     /// An order that had to wait for something else is tried next, as what it was before.
     pub(super) fn resume(&mut self, waiting: Waiting, now: Instant) {
         let key = self.key(now);
-        if waiting.held { &mut self.held } else { &mut self.rejected }.insert(key, waiting);
+        self.rests(&waiting).insert(key, waiting);
     }
 
     /// An order was rejected, and is tried again at that time.
     pub(super) fn reject(&mut self, waiting: Waiting, at: Instant) {
         let key = self.key(at);
-        self.rejected.insert(key, waiting);
+        self.rests(&waiting).insert(key, waiting);
+    }
+
+    /// Where it waits for its time.
+    fn rests(&mut self, waiting: &Waiting) -> &mut Timed {
+        match waiting {
+            Waiting { held: true, .. } => &mut self.held,
+            Waiting { uncounted: true, .. } => &mut self.uncounted,
+            Waiting { .. } => &mut self.rejected,
+        }
     }
 
     /// Takes out all rejected orders whose failures were not counted.
     pub(super) fn uncounted(&mut self) -> Vec<Waiting> {
-        self.rejected.extract_if(.., |_, waiting| waiting.uncounted).map(|(_, waiting)| waiting).collect()
+        std::mem::take(&mut self.uncounted).into_values().collect()
     }
 
     /// What has been tried in vain and waits.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
-        self.held.values().chain(&self.hopeful).chain(self.rejected.values())
+        self.held.values().chain(&self.hopeful).chain(self.rejected.values()).chain(self.uncounted.values())
+    }
+
+    /// What is known of one order, also of one that is being tried.
+    pub(super) fn known(&self, id: &OrderId) -> Option<&Waiting> {
+        self.in_hand.get(id).or_else(|| self.waiting().find(|waiting| waiting.pending.id == *id))
     }
 
     fn key(&mut self, at: Instant) -> (Instant, u64) {

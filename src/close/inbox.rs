@@ -37,7 +37,7 @@ use crate::{
         Looked,
         alone::{Next, Waiting},
         clearance::May,
-        lanes::{Lane, State},
+        lanes::{Lane, Stage, State},
     },
     config::{Retry, RuleName},
     order::{OrderId, Row, Trigger},
@@ -365,6 +365,7 @@ impl Inbox {
         let mut state = self.lock();
         state.in_hand = state.in_hand.saturating_sub(1);
         let pending = Pending { attempts: dead.attempts.saturating_sub(1), ..Pending::new(dead.id.clone(), Trigger::Sweep) };
+        state.known.insert(dead.id.clone(), Stage::Rejected);
         state
             .alone
             .reject(Waiting { pending, since: now, tries: 0, reason: dead.error.clone(), held: false, uncounted: false }, now + pause);

@@ -62,13 +62,26 @@ pub(super) enum Stage {
     Hinted,
     /// Anywhere else: queued, in hand, alone for the first time.
     Open,
-    /// Looked at and found held, or rejected: in the lane `alone`.
-    Alone,
+    /// Looked at and found held: in the lane `alone`, or in hand for its next try.
+    Held,
+    /// The same of one that was rejected.
+    Rejected,
     /// Not to be looked at before its time.
     Waits(Place),
     /// Since when, and when a closed one fell due whose notification has not come yet.
     Settled(Instant, Option<Instant>),
     GivenUp(Instant),
+}
+
+impl Stage {
+    /// Of an order that goes on as what it was before, if that is known.
+    fn of(before: Option<&Waiting>) -> Self {
+        match before {
+            Some(Waiting { held: true, .. }) => Self::Held,
+            Some(_) => Self::Rejected,
+            None => Self::Open,
+        }
+    }
 }
 
 type ById<T> = HashMap<OrderId, T, foldhash::quality::RandomState>;
@@ -112,7 +125,7 @@ impl State {
                 metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[self.rule.label()]);
             }
             match known.get() {
-                Stage::Open | Stage::Alone => return Offer::Known,
+                Stage::Open | Stage::Held | Stage::Rejected => return Offer::Known,
                 Stage::Hinted if lane == Lane::Hints => return Offer::Known,
                 Stage::Settled(at, _) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
                 Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
@@ -178,7 +191,7 @@ impl State {
                 *stage = Stage::Open;
                 true
             }
-            Some(Stage::Open | Stage::Alone | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => false,
+            Some(Stage::Open | Stage::Held | Stage::Rejected | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => false,
         })
     }
 
@@ -207,7 +220,7 @@ impl State {
             Outcome::NotDue { .. } => drop(self.known.remove(&pending.id)),
             Outcome::Unasked => self.put_back(pending, before, now),
             Outcome::Locked { reason } => {
-                self.is_alone(&pending.id);
+                self.is_now(&pending.id, Stage::Held);
                 let before = before.filter(|before| before.held);
                 let long = before.as_ref().is_some_and(|before| now - before.since >= HELD_FOR_LONG);
                 self.alone.hold(pending, before, reason, now);
@@ -222,7 +235,7 @@ impl State {
                 consequences.push(Consequence::GivenUp(DeadOrder { id: pending.id, attempts: pending.attempts + 1, error: UNDONE.into() }));
             }
             Outcome::Rejected { reason } => {
-                self.is_alone(&pending.id);
+                self.is_now(&pending.id, Stage::Rejected);
                 let since = before.map_or(now, |before| before.since);
                 let blame = self.trouble.failed(&pending.id, now);
                 if blame == Blame::Order {
@@ -237,9 +250,9 @@ impl State {
         }
     }
 
-    fn is_alone(&mut self, id: &OrderId) {
+    fn is_now(&mut self, id: &OrderId, now: Stage) {
         if let Some(stage) = self.known.get_mut(id) {
-            *stage = Stage::Alone;
+            *stage = now;
         }
     }
 
@@ -285,7 +298,7 @@ impl State {
         match self.known.get(id) {
             Some(Stage::Settled(at, _)) if *at < seen => {}
             Some(Stage::Waits(place)) => drop(self.waits.remove(*place)),
-            Some(Stage::Hinted | Stage::Open | Stage::Alone | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
+            Some(Stage::Hinted | Stage::Open | Stage::Held | Stage::Rejected | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
         }
         self.known.remove(id);
     }
@@ -316,14 +329,14 @@ impl State {
                     self.put_back(pending, before, now);
                 }
             }
-            Some(Stage::Open | Stage::Alone) => drop(self.answered.insert(id.clone())),
+            Some(Stage::Open | Stage::Held | Stage::Rejected) => drop(self.answered.insert(id.clone())),
             Some(Stage::Hinted | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => {}
         }
     }
 
     /// Puts an order to where it came from, to be tried next.
     fn put_back(&mut self, pending: Pending, before: Option<Waiting>, now: Instant) {
-        self.known.insert(pending.id.clone(), Stage::Open);
+        self.known.insert(pending.id.clone(), Stage::of(before.as_ref()));
         match before {
             Some(before) => self.alone.resume(Waiting { pending, ..before }, now),
             None => self.due_now.push(pending, now),
@@ -335,7 +348,7 @@ impl State {
         let mut woken = false;
         while let Some(Held { pending, before, .. }) = self.waits.pop(now) {
             woken = true;
-            self.known.insert(pending.id.clone(), Stage::Open);
+            self.known.insert(pending.id.clone(), Stage::of(before.as_ref()));
             match before {
                 Some(before) => self.alone.resume(Waiting { pending, ..before }, now),
                 None => self.backlog.push(pending, now),

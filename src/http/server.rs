@@ -1,17 +1,21 @@
 //! The server: its thread, its limits, its end.
+//!
+//! Nobody keeps others from being answered, most of all not whoever watches the daemon: a request's head is waited for as long as
+//! [`HEAD`], whoever takes no answer is given up, and while all places are taken no connection outlives the answer that it waits for.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+mod prompt;
+
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -21,12 +25,15 @@ use tracing::{debug, error, info};
 
 use super::{Access, Desks, routes};
 use crate::close::Reminder;
+use prompt::Prompt;
 
 /// Connections at the same time; more wait to be taken.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: u32 = 64;
 
-/// How long a request's head may take to come, and an answer to be made.
+/// How long a request's head may take to come, and whoever has asked to take what is written; how long an answer may take to be
+/// made.
 const HEAD: Duration = Duration::from_secs(5);
+const TAKEN: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// How long answers may take when the daemon stops.
@@ -57,11 +64,18 @@ async fn listen(address: SocketAddr, routes: Router, stop: CancellationToken) {
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER))
         .layer(DefaultBodyLimit::disable());
     let routes = routes.layer(limits);
-    let (places, graceful) = (Arc::new(Semaphore::new(CONNECTIONS)), GracefulShutdown::new());
-    while let Some(Ok(place)) = stop.run_until_cancelled(Arc::clone(&places).acquire_owned()).await {
+    let (places, last) = (Arc::new(Semaphore::new(CONNECTIONS as usize)), watch::Sender::new(()));
+    loop {
         match stop.run_until_cancelled(listener.accept()).await {
             None => break,
-            Some(Ok((stream, _))) => answer(stream, routes.clone(), place, &graceful),
+            Some(Ok((stream, _))) => {
+                if places.available_permits() == 0 {
+                    // Those that are kept for later end now.
+                    last.send_replace(());
+                }
+                let Some(Ok(place)) = stop.run_until_cancelled(Arc::clone(&places).acquire_owned()).await else { break };
+                answer(stream, routes.clone(), place, last.subscribe());
+            }
             // Too many open files, or a caller that has gone: neither lasts.
             Some(Err(error)) => {
                 debug!(%error, "no connection");
@@ -69,7 +83,8 @@ async fn listen(address: SocketAddr, routes: Router, stop: CancellationToken) {
             }
         }
     }
-    timeout(DRAIN, graceful.shutdown()).await.ok();
+    last.send_replace(());
+    timeout(DRAIN, places.acquire_many(CONNECTIONS)).await.map(drop).unwrap_or_default();
 }
 
 /// Waits for the port.
@@ -91,15 +106,22 @@ async fn bind(address: SocketAddr) -> TcpListener {
     }
 }
 
-/// Answers one connection's requests.
-fn answer(stream: TcpStream, routes: Router, place: OwnedSemaphorePermit, graceful: &GracefulShutdown) {
+/// Answers one connection's requests; `last` changes when the next answer is to be the last.
+fn answer(stream: TcpStream, routes: Router, place: OwnedSemaphorePermit, mut last: watch::Receiver<()>) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    let connection = graceful.watch(connection);
+        .serve_connection(TokioIo::new(Prompt::new(stream, TAKEN)), TowerToHyperService::new(routes));
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let mut connection = pin!(connection);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = &mut connection => break ended,
+                Ok(()) = last.changed() => connection.as_mut().graceful_shutdown(),
+            }
+        };
+        if let Err(error) = ended {
             debug!(%error, "a connection ended early");
         }
         drop(place);

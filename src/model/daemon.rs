@@ -15,14 +15,17 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{database::Connections, planted::Planted, provider::Provider, redis::Redis, world::World};
+use super::{database::Connections, outbox::Deliver, planted::Planted, provider::Provider, receiver::Receiver, redis::Redis, world::World};
 use crate::{
     ask::{self, Ahead, Ask},
     close::{Bounds, Clearance, Clearances, Closer, Follow, Gate, Inbox, Outage, Passage, Share, Stats, Worker},
     config::{self, Config, KeyPrefix, Live, Retry, RuleName, Sweep as Settings},
     order::Trigger,
+    outbox::{Courier, Relay},
     store::Store,
-    trigger::{Beat, Board, Body, Hearing, Heart, KeyReader, LookAhead, Mapping, Membership, Pacer, Passes, Sweep, Turns, Witness},
+    trigger::{
+        Beat, Board, Body, Hearing, Heart, KeyReader, LookAhead, Mapping, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness,
+    },
     watchdog::Watchdog,
 };
 
@@ -72,7 +75,7 @@ impl Node {
 /// A daemon while it runs.
 pub(super) struct Daemon {
     pub(super) node: Arc<Node>,
-    pub(super) gate: Arc<Gate>,
+    gate: Arc<Gate>,
     pub(super) bounds: Arc<Bounds>,
     tasks: JoinSet<()>,
     stop: CancellationToken,
@@ -120,7 +123,10 @@ impl Daemon {
         });
         let store: Arc<dyn Store> = Arc::new(Connections::new(world, &node));
         let redis = Arc::new(Redis::new(world, &node));
-        let (stop, stats, gate) = (CancellationToken::new(), Arc::new(Stats::of(&rule)), Arc::new(Gate::new(Passage::Open)));
+        let (stop, stats) = (CancellationToken::new(), Arc::new(Stats::of(&rule)));
+        let pauses = PauseWatch::of(&store, &stop);
+        let is_deaf = world.planted == Some(Planted::DeafToPauses);
+        let gate = if is_deaf { Arc::default() } else { Arc::clone(&pauses.gate) };
         let (bounds, outage) = (Arc::new(Bounds::new(None)), Arc::new(Outage::new(Arc::clone(&store))));
         watch_clock(store.as_ref(), &bounds).await;
         let (_, settings) = Live::new(Settings { ahead: world.plan.ahead.into(), ..Settings::default() });
@@ -192,7 +198,17 @@ impl Daemon {
             stop.clone(),
         )
         .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
+        let relay = Relay {
+            outbox: Arc::new(Deliver::new(world, &node)),
+            courier: Courier::here(Arc::new(Receiver::new(world, &node))),
+            retry: toml::from_str("attempts = 1000\ninitial = '300ms'\nmax = '1s'").expect("settings"),
+            closed: worker.closed.subscribe(),
+            stop: stop.clone(),
+            grace: Duration::from_secs(2),
+        };
         let mut tasks = JoinSet::new();
+        tasks.spawn(relay.run());
+        tasks.spawn(pauses.run());
         worker.spawn(world.plan.workers, &Watchdog::default(), &mut tasks);
         tasks.spawn(pacer.run());
         tasks.spawn(look_ahead.run());
@@ -254,13 +270,6 @@ impl Crew {
         };
         let daemon = Daemon::start(world, number).await;
         self.lock().push(daemon);
-    }
-
-    /// Opens or shuts all their gates.
-    pub(super) fn pass(&self, passage: Passage) {
-        for daemon in self.lock().iter() {
-            daemon.gate.set(passage);
-        }
     }
 
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Daemon>> {

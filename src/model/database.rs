@@ -7,6 +7,7 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
+use sqlx::SqlStr;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -17,14 +18,14 @@ use super::{
     plan::Kind,
     planted::Planted,
     transaction::Open,
-    world::{CLOSED, UNPAID, World, id, number},
+    world::{CLOSED, Pause, UNPAID, World, id, number},
 };
 use crate::{
     config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Backend, Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, HostSeen, Inspected, Limits, Link, MappedColumn,
-        Obstacle, OpenError, Outbox, Page, Pool, Store, StoreError, Transaction, Window, Work,
+        Backend, Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, Fields, HostSeen, Inspected, Limits, Link,
+        MappedColumn, Obstacle, OpenError, Outbox, Page, Pool, Statement, Store, StoreError, Transaction, Value, WITH_PAUSES, Window, Work,
     },
 };
 
@@ -46,18 +47,43 @@ impl fmt::Debug for Connections {
     }
 }
 
-/// Our own tables are not there: what is given up is left alone.
-#[derive(Debug)]
-struct Nowhere;
+/// Of our own tables that of the pauses, which is only read; of what is given up none can be written.
+#[derive(Debug, Clone)]
+struct Pauses {
+    world: Arc<World>,
+    node: Arc<Node>,
+}
 
 #[async_trait]
-impl Backend for Nowhere {
+impl Backend for Pauses {
     async fn read(&self) -> Result<Box<dyn Link>> {
-        Err(StoreError::Unavailable("there is none".into()))
+        Ok(Box::new(self.clone()))
     }
 
     async fn begin(&self) -> Result<Box<dyn Work>> {
         Err(StoreError::Unavailable("there is none".into()))
+    }
+}
+
+#[async_trait]
+impl Link for Pauses {
+    async fn fetch(&mut self, _: &Statement, _: &[Value]) -> Result<Vec<Fields>> {
+        self.node.trip(&self.world, None).await?;
+        let pause = self.world.state().pause;
+        let fields = pause.map(|Pause { since, rate }| {
+            let (rule, since, for_good) = ("".into(), since.into(), Value::Integer(None));
+            Fields::of(["orders".into(), rule, since, for_good, "a test".into(), "nemesis".into(), Value::Integer(rate.map(i64::from))])
+        });
+        self.node.back(&self.world).await;
+        Ok(fields.into_iter().collect())
+    }
+
+    async fn change(&mut self, _: &Statement, _: &[Value]) -> Result<u64> {
+        Err(StoreError::Unavailable("it is only read".into()))
+    }
+
+    async fn script(&mut self, _: SqlStr) -> Result<()> {
+        Err(StoreError::Unavailable("it is only read".into()))
     }
 }
 
@@ -70,7 +96,9 @@ impl Connections {
             Some(Planted::ClosedIsUnpaid) => unpaid.push(CLOSED.into()),
             _ => {}
         }
-        let outbox = Outbox::absent(Nowhere, &rule);
+        let pauses = Pauses { world: Arc::clone(world), node: Arc::clone(node) };
+        let version = if world.plan.has(Kind::Pauses) { WITH_PAUSES } else { 0 };
+        let outbox = Outbox::of_version(version, pauses, &rule);
         Self { world: Arc::clone(world), node: Arc::clone(node), rule, unpaid, outbox, halted: watch::Sender::new(None) }
     }
 
@@ -145,13 +173,17 @@ impl Store for Connections {
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         self.node.trip(&self.world, None).await?;
-        let now = self.world.shown();
         let (from, until) = query.window.bounds();
+        if !self.world.reads(until <= 0).await {
+            return Err(StoreError::TimedOut("too long".into()));
+        }
+        let now = self.world.shown();
         let is_blind = match self.world.planted {
             Some(Planted::BlindSweep) => until <= 0,
             Some(Planted::BlindLookAhead) => until > 0,
             _ => false,
         };
+        let until = if until <= 0 && self.world.planted == Some(Planted::LateSweep) { -5_000_000 } else { until };
         let place = |number: u32, deadline: i64| (deadline, number);
         let after = query.after.as_ref().and_then(|cursor| {
             let (_, deadline, id) = cursor.parts();

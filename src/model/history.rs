@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, fmt::Write, time::Duration};
 
 use super::{
+    outbox::first_told,
     plan::Kind,
     world::{CLOSED, State, UNPAID, World, micros},
 };
@@ -64,10 +65,20 @@ pub(super) enum Wrong {
     Twice,
     /// The user's statements ran more often than the order was closed, or less often.
     NotWhole,
+    /// A second and longer after somebody had paused closing.
+    ClosedThoughPaused,
     /// Not one event for each closure.
     Miscounted,
+    /// An event that the receiver never took.
+    Untold,
+    /// One that it took for the first time after a later one of the same order.
+    ToldOutOfOrder,
+    /// One that it took late, though it would have taken it at once.
+    ToldLate,
     Lost,
     Late,
+    /// Later than others may be when a daemon is gone.
+    LateThoughOthersLive,
     /// A part of a daemon panicked.
     Panicked,
 }
@@ -101,14 +112,24 @@ const CLOCKS: i64 = 50_000;
 /// How late it may be then, where nothing went wrong that it needs.
 const LATE: i64 = 60_000;
 
+/// After which time a pause holds for every daemon.
+const PAUSED: i64 = 1_000_000;
+
+/// How long after its closure an event may be told, where only those of other orders were refused.
+const TOLD_LATE: i64 = 2_000_000;
+
+/// How late it may be then where daemons come and go: they are given up after two seconds, and none may be there for a moment.
+const LATE_AFTER_A_DEATH: i64 = 2_500_000;
+
 /// Judges all orders.
 pub(super) fn judge(world: &World) -> Vec<Violation> {
     let state = world.state();
+    let taken = first_told(&state.told);
     let mut stories: BTreeMap<u32, Vec<&Entry>> = BTreeMap::new();
     state.history.iter().for_each(|entry| stories.entry(entry.order).or_default().push(entry));
     let mut found = Vec::new();
     for (order, story) in &stories {
-        let story_of_one = Story { order: *order, story, world, state: &state };
+        let story_of_one = Story { order: *order, story, world, state: &state, told: &taken };
         for wrong in story_of_one.wrong() {
             found.push(Violation { wrong, story: told(world, *order, story) });
         }
@@ -145,6 +166,8 @@ struct Story<'a> {
     story: &'a [&'a Entry],
     world: &'a World,
     state: &'a State,
+    /// When each event was taken first.
+    told: &'a BTreeMap<usize, i64>,
 }
 
 impl Story<'_> {
@@ -158,7 +181,7 @@ impl Story<'_> {
             }
         }
         let restored = self.state.restored.iter().filter(|order| **order == self.order).count();
-        let events = self.state.events.iter().filter(|(order, _)| *order == self.order).count();
+        let events = self.told(&mut wrong);
         if restored != closed {
             wrong.push(Wrong::NotWhole);
         }
@@ -172,6 +195,26 @@ impl Story<'_> {
         wrong
     }
 
+    /// Judges what was told of its events; how many there are.
+    fn told(&self, wrong: &mut Vec<Wrong>) -> usize {
+        let (mut last, mut count) = (i64::MIN, 0);
+        for (place, event) in self.state.events.iter().enumerate().filter(|(_, event)| event.order == self.order) {
+            count += 1;
+            let Some(at) = self.told.get(&place) else {
+                wrong.push(Wrong::Untold);
+                continue;
+            };
+            if *at < last {
+                wrong.push(Wrong::ToldOutOfOrder);
+            }
+            last = *at;
+            if self.world.plan.tells_at_once() && !self.world.refuses_events_of(self.order) && at - event.at > TOLD_LATE {
+                wrong.push(Wrong::ToldLate);
+            }
+        }
+        count
+    }
+
     fn closure(&self, before: &[&Entry], at: i64, (by, deadline, status): (u32, i64, &str), wrong: &mut Vec<Wrong>) {
         let plan = &self.world.plan;
         if at < deadline {
@@ -181,6 +224,10 @@ impl Story<'_> {
             UNPAID => {}
             CLOSED => wrong.push(Wrong::Twice),
             _ => wrong.push(Wrong::ClosedThoughSettled),
+        }
+        let was_paused = |(since, until): &(i64, i64)| (since + PAUSED..*until).contains(&at);
+        if plan.pauses_at_once() && self.state.paused.iter().any(was_paused) {
+            wrong.push(Wrong::ClosedThoughPaused);
         }
         let since = before.iter().rev().find_map(|entry| match entry.what {
             What::Created { deadline: given } | What::Extended { deadline: given } | What::Reopened { deadline: given } => {
@@ -214,6 +261,15 @@ impl Story<'_> {
         let outlives = before.iter().any(|entry| matches!(entry.what, What::Key { expires } if expires - deadline > LATE));
         if plan.is_punctual() && in_time && starts && !outlives && at - deadline > LATE && !self.was_held(before, deadline) {
             wrong.push(Wrong::Late);
+        }
+        if plan.is_punctual_but_for_deaths()
+            && in_time
+            && starts
+            && !outlives
+            && at - deadline > LATE_AFTER_A_DEATH
+            && !self.was_held(before, deadline)
+        {
+            wrong.push(Wrong::LateThoughOthersLive);
         }
     }
 

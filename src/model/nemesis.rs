@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::sleep};
 
 use super::{daemon::Crew, plan::Kind, world::World};
-use crate::close::Passage;
 
 /// Lets everything go wrong that is to.
 pub(super) fn begin(world: &Arc<World>, crew: &Arc<Crew>) -> JoinSet<()> {
@@ -20,7 +19,7 @@ pub(super) fn begin(world: &Arc<World>, crew: &Arc<Crew>) -> JoinSet<()> {
             Kind::Peers => drop(tasks.spawn(peers(world, crew))),
             Kind::Frozen => drop(tasks.spawn(frozen(world))),
             Kind::Clock => drop(tasks.spawn(clock(world, crew))),
-            Kind::Pauses => drop(tasks.spawn(pauses(world, crew))),
+            Kind::Pauses => drop(tasks.spawn(pauses(world))),
             Kind::Payments
             | Kind::Extensions
             | Kind::Disputes
@@ -28,7 +27,9 @@ pub(super) fn begin(world: &Arc<World>, crew: &Arc<Crew>) -> JoinSet<()> {
             | Kind::Held
             | Kind::Poison
             | Kind::Unseen
-            | Kind::Receiver => {}
+            | Kind::Receiver
+            | Kind::Told
+            | Kind::Refusals => {}
         }
     }
     tasks
@@ -50,7 +51,7 @@ pub(super) async fn end(world: &Arc<World>, crew: &Arc<Crew>, mut tasks: JoinSet
         node.freeze(false);
         node.subscribe(true);
     }
-    crew.pass(Passage::Open);
+    world.pause(None);
 }
 
 /// Redis' own cycle, which comes across expired keys now and then.
@@ -159,12 +160,12 @@ async fn clock(world: Arc<World>, crew: Arc<Crew>) {
     }
 }
 
-async fn pauses(world: Arc<World>, crew: Arc<Crew>) {
+/// Somebody pauses closing, and ends that or lets it go on slowly.
+async fn pauses(world: Arc<World>) {
     loop {
         sleep(world.millis(50, 1_500)).await;
-        crew.pass(Passage::Shut(None));
-        sleep(world.millis(5, 1_500)).await;
-        let open = if world.chance(0.7) { Passage::Open } else { Passage::Rate(10) };
-        crew.pass(open);
+        world.pause(Some(None));
+        sleep(world.millis(5, 3_000)).await;
+        world.pause(if world.chance(0.7) { None } else { Some(Some(10)) });
     }
 }

@@ -40,10 +40,14 @@ pub(super) enum Kind {
     Receiver,
     /// Closing is paused.
     Pauses,
+    /// Whoever is told of closures hangs, is late, fails, wants to be left alone.
+    Told,
+    /// And takes no event of some orders.
+    Refusals,
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::Payments,
         Self::Extensions,
         Self::Disputes,
@@ -60,10 +64,13 @@ impl Kind {
         Self::Clock,
         Self::Receiver,
         Self::Pauses,
+        Self::Told,
+        Self::Refusals,
     ];
 
     /// Those that make no order late that needs nothing of what is broken.
-    pub(super) const DELAYS_NOBODY: [Self; 6] = [Self::Payments, Self::Extensions, Self::Disputes, Self::Hints, Self::Redis, Self::Unseen];
+    pub(super) const DELAYS_NOBODY: [Self; 8] =
+        [Self::Payments, Self::Extensions, Self::Disputes, Self::Hints, Self::Redis, Self::Unseen, Self::Told, Self::Refusals];
 }
 
 /// What a seed says.
@@ -119,12 +126,53 @@ impl Plan {
         }
     }
 
+    /// Nothing goes wrong, and no orders come by themselves.
+    pub(super) fn quiet(ahead: Duration) -> Self {
+        Self {
+            kinds: Vec::new(),
+            daemons: 1,
+            orders: 0,
+            active: Duration::ZERO,
+            ahead,
+            ask: None,
+            fused: true,
+            workers: 2,
+            batch: 100,
+            way: Duration::from_millis(1),
+            database_ahead: 0,
+            redis_ahead: 0,
+            drift: 0,
+        }
+    }
+
+    /// Nothing goes wrong but that daemons come and go.
+    pub(super) fn with_deaths_alone(self) -> Self {
+        Self { kinds: vec![Kind::Peers], ahead: Duration::from_secs(2), ask: None, ..self }
+    }
+
     pub(super) fn has(&self, kind: Kind) -> bool {
         self.kinds.contains(&kind)
+    }
+
+    /// Whether every daemon honours a pause soon after it begins: nothing keeps it from reading that, or what it has begun from its end.
+    pub(super) fn pauses_at_once(&self) -> bool {
+        let slow = [Kind::Slow, Kind::Failing, Kind::Commits, Kind::Held, Kind::Frozen];
+        !slow.iter().any(|kind| self.has(*kind))
+    }
+
+    /// Whether an event is told at once that the receiver would take.
+    pub(super) fn tells_at_once(&self) -> bool {
+        !self.has(Kind::Told) && self.kinds.iter().all(|kind| Kind::DELAYS_NOBODY.contains(kind))
     }
 
     /// Whether an order that was there in time closes at its deadline.
     pub(super) fn is_punctual(&self) -> bool {
         self.ask.is_none() && !self.ahead.is_zero() && self.kinds.iter().all(|kind| Kind::DELAYS_NOBODY.contains(kind))
+    }
+
+    /// The same where daemons come and go besides.
+    pub(super) fn is_punctual_but_for_deaths(&self) -> bool {
+        let delays = |kind: &Kind| *kind != Kind::Peers && !Kind::DELAYS_NOBODY.contains(kind);
+        self.ask.is_none() && !self.ahead.is_zero() && !self.kinds.iter().any(delays)
     }
 }

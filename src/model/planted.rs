@@ -17,12 +17,22 @@ pub(super) enum Planted {
     HalfRollback,
     /// The sweep finds nothing.
     BlindSweep,
+    /// The sweep finds what has been overdue for long, and nothing else.
+    LateSweep,
     /// The look-ahead finds nothing.
     BlindLookAhead,
     /// Nobody is asked before an order closes.
     NobodyAsks,
     /// Keys are not compared with rows.
     NoWitness,
+    /// Pauses are not read.
+    DeafToPauses,
+    /// A delivery that was claimed is forgotten.
+    ToldAtMostOnce,
+    /// An event does not wait for an earlier one of its order.
+    AnyOrder,
+    /// An event waits for all that came before it.
+    OneForAll,
     /// An answer is taken for good whatever it says.
     AlwaysClose,
 }

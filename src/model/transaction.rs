@@ -80,7 +80,7 @@ impl Open {
     fn apply(&mut self) {
         self.end = End::Ended;
         if !self.world.is_dead(self.number) {
-            let at = self.world.now();
+            let (at, shown) = (self.world.now(), self.world.shown());
             let mut state = self.world.state();
             for (order, deadline) in &self.writes {
                 let Some(row) = state.orders.get_mut(order) else { continue };
@@ -95,8 +95,11 @@ impl Open {
             }
             state.restored.append(&mut self.restores);
             let forgets = self.world.planted == Some(Planted::NoEvent) && at % 3 == 0;
-            let events = self.events.drain(..).skip(usize::from(forgets));
-            state.events.extend(events.filter_map(|event| Some((number(event.order.as_str())?, event.deadline))));
+            for event in self.events.drain(..).skip(usize::from(forgets)) {
+                if let Some(order) = number(event.order.as_str()) {
+                    state.record(order, event.deadline, (at, shown));
+                }
+            }
         }
         self.world.release(self.number);
     }

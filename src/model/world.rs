@@ -14,6 +14,7 @@ use tokio::{
 use super::{
     daemon::Node,
     history::{Entry, What},
+    outbox::{Delivery, Known, Recorded},
     plan::{Kind, Plan},
     planted::Planted,
 };
@@ -46,6 +47,13 @@ pub(super) struct Order {
     pub(super) poison: bool,
 }
 
+/// Nothing is closed, or so many orders a second, since then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    pub(super) since: i64,
+    pub(super) rate: Option<u32>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) orders: BTreeMap<u32, Order>,
@@ -53,7 +61,11 @@ pub(super) struct State {
     pub(super) locks: BTreeMap<Lockable, u64>,
     /// Closures that gave stock back, and events, as committed.
     pub(super) restored: Vec<u32>,
-    pub(super) events: Vec<(u32, i64)>,
+    pub(super) events: Vec<Recorded>,
+    /// What is still to be told of them, by their places; what was taken of them when, and what is known of the receiver.
+    pub(super) deliveries: BTreeMap<usize, Delivery>,
+    pub(super) told: Vec<(usize, i64)>,
+    pub(super) target: Known,
     transactions: u64,
     /// Transactions before this one died with the database.
     dead_before: u64,
@@ -61,6 +73,9 @@ pub(super) struct State {
     pub(super) slow: Duration,
     /// How far the database's clock was set ahead.
     set_ahead: i64,
+    /// The pause that lasts, and from when to when nothing was to be closed.
+    pub(super) pause: Option<Pause>,
+    pub(super) paused: Vec<(i64, i64)>,
     /// When keys expire, by Redis' clock.
     pub(super) keys: BTreeMap<u32, i64>,
     pub(super) redis_away: bool,
@@ -76,8 +91,18 @@ pub(super) struct State {
     pub(super) history: Vec<Entry>,
 }
 
+/// How long a read of what is overdue or soon due takes, and whether it fails then.
+pub(super) type Reading = Box<dyn Fn(&World) -> (Duration, bool) + Send>;
+
+/// Such a read: when it began, how long it took, and whether it was one of what is overdue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Read {
+    pub(super) at: Instant,
+    pub(super) took: Duration,
+    pub(super) is_sweep: bool,
+}
+
 /// All of it.
-#[derive(Debug)]
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) planted: Option<Planted>,
@@ -86,6 +111,15 @@ pub(super) struct World {
     state: Mutex<State>,
     released: Notify,
     pub(super) nodes: Mutex<Vec<Arc<Node>>>,
+    /// How reads go, where that is told, and how they went.
+    reading: Mutex<Option<Reading>>,
+    reads: Mutex<Vec<Read>>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("plan", &self.plan).finish_non_exhaustive()
+    }
 }
 
 pub(super) fn id(order: u32) -> OrderId {
@@ -111,7 +145,30 @@ impl World {
             state: Mutex::default(),
             released: Notify::new(),
             nodes: Mutex::default(),
+            reading: Mutex::default(),
+            reads: Mutex::default(),
         })
+    }
+
+    /// From now on reads go like this.
+    pub(super) fn read_like(&self, reading: Reading) {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
+    }
+
+    /// A read goes as it was told to; whether it ends well.
+    pub(super) async fn reads(&self, is_sweep: bool) -> bool {
+        let told = self.reading.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|reading| reading(self));
+        let Some((took, fails)) = told else { return true };
+        let at = Instant::now();
+        sleep(took).await;
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).push(Read { at, took, is_sweep });
+        !fails
+    }
+
+    /// How they went: those of what is overdue, or of what is soon due.
+    pub(super) fn were_read(&self, is_sweep: bool) -> Vec<Read> {
+        let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.iter().copied().filter(|read| read.is_sweep == is_sweep).collect()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -161,6 +218,16 @@ impl World {
 
     pub(super) fn millis(&self, from: u64, to: u64) -> Duration {
         Duration::from_millis(self.draw(from, to))
+    }
+
+    /// Somebody pauses closing, or ends that.
+    pub(super) fn pause(&self, pause: Option<Option<u32>>) {
+        let now = self.now();
+        let mut state = self.state();
+        if let Some(Pause { since, rate: None }) = state.pause {
+            state.paused.push((since, now));
+        }
+        state.pause = pause.map(|rate| Pause { since: now, rate });
     }
 
     /// Whether something of this kind may go wrong now.
@@ -235,6 +302,7 @@ impl World {
     /// Whether nothing is left to be done about an order, but wait.
     pub(super) fn is_settled(&self) -> bool {
         let state = self.state();
-        state.orders.iter().all(|(number, order)| order.status != UNPAID || order.poison || state.paid.contains(number))
+        let is_open = |(number, order): (&u32, &Order)| order.status == UNPAID && !order.poison && !state.paid.contains(number);
+        state.deliveries.is_empty() && !state.orders.iter().any(is_open)
     }
 }

@@ -37,7 +37,7 @@ pub struct Claimed {
     /// For how long it has been failing; `None` also where our tables can't tell.
     pub failing_for: Option<Duration>,
     /// The end of the claim, which tells it from any other.
-    until: i64,
+    pub(crate) until: i64,
 }
 
 /// A delivery that failed.
@@ -51,7 +51,8 @@ pub struct Failed {
     pub retry_in: Option<Duration>,
     /// Whether this was an attempt: the target was there, and did not take it.
     pub counts: bool,
-    until: i64,
+    /// The end of the claim.
+    pub(crate) until: i64,
 }
 
 /// What came of deliveries.

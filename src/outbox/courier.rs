@@ -1,7 +1,9 @@
 //! Who carries events to one target: on a thread of its own, since a target may do anything to the thread that reads its
 //! answers.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, sync::Arc};
+
+use futures::future::BoxFuture;
 
 use super::{Answer, Target, audit::Event};
 use crate::webhook::Apart;
@@ -10,7 +12,8 @@ use crate::webhook::Apart;
 #[derive(Debug)]
 pub struct Courier {
     target: Arc<dyn Target>,
-    thread: Apart,
+    /// None where whoever asks is on a thread on which time may stand still.
+    thread: Option<Apart>,
 }
 
 impl Courier {
@@ -21,7 +24,13 @@ impl Courier {
     pub fn of<T: Target + 'static, E: fmt::Display>(make: impl FnOnce() -> Result<T, E>) -> Result<Self, String> {
         let thread = Apart::new("courier")?;
         let target = Arc::new(thread.make(make).map_err(|error| error.to_string())?);
-        Ok(Self { target, thread })
+        Ok(Self { target, thread: Some(thread) })
+    }
+
+    /// One on the thread of whoever asks.
+    #[cfg(test)]
+    pub(crate) fn here(target: Arc<dyn Target>) -> Self {
+        Self { target, thread: None }
     }
 
     /// The target.
@@ -31,9 +40,11 @@ impl Courier {
     }
 
     /// Delivers an event, on the target's own thread.
-    pub(super) fn deliver(&self, event: Arc<Event>) -> impl Future<Output = Answer> + Send + 'static + use<> {
+    pub(super) fn deliver(&self, event: Arc<Event>) -> BoxFuture<'static, Answer> {
         let target = Arc::clone(&self.target);
-        let delivery = self.thread.run(self.target.timeout(), async move { target.deliver(&event).await });
-        async move { delivery.await.unwrap_or_else(|why| Answer::failed(why.to_string())) }
+        let delivery = async move { target.deliver(&event).await };
+        let Some(thread) = &self.thread else { return Box::pin(delivery) };
+        let delivery = thread.run(self.target.timeout(), delivery);
+        Box::pin(async move { delivery.await.unwrap_or_else(|why| Answer::failed(why.to_string())) })
     }
 }

@@ -18,11 +18,11 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::{Claimed, Courier, Pick, Settled, State, Want, claims::AFTER_ANOTHER};
+use super::{Claimed, Courier, Deliveries, Pick, Settled, State, Want, claims::AFTER_ANOTHER};
 use crate::{
     config::Retry,
     order::rfc3339,
-    store::{Outbox, StoreError, instance},
+    store::{StoreError, instance},
 };
 use landing::{Hand, say_gone};
 
@@ -43,7 +43,7 @@ const PIECE: u32 = 500;
 #[derive(Debug)]
 pub struct Relay {
     /// Where events are.
-    pub outbox: Arc<Outbox>,
+    pub outbox: Arc<dyn Deliveries>,
     /// Who is told.
     pub courier: Courier,
     /// When a delivery that failed is tried again.
@@ -83,9 +83,10 @@ impl Relay {
             let now = Instant::now();
             let wake = hand.breaker.next_room(now).map_or(poll, |at| poll.min(at - now));
             tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {}
                 Some(landed) = hand.flying.next() => self.land_all(landed, &mut hand),
                 () = woken(&mut self.closed, wake) => hand.more = true,
-                () = self.stop.cancelled() => {}
             }
         }
         self.end(hand).await;
@@ -218,7 +219,7 @@ impl Relay {
         if hand.observed.is_none() {
             self.outbox.introduce(target).await?;
         }
-        let state = self.outbox.target_states(Some(target)).await?.pop();
+        let state = self.outbox.target_state(target).await?;
         let first = hand.observed.replace(now).is_none();
         let Some(state) = state else { return Ok(()) };
         hand.stale = state.state == State::Troubled && !hand.breaker.is_open();

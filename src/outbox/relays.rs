@@ -106,7 +106,7 @@ impl Common {
         let mut relays: Vec<BoxFuture<'static, ()>> = vec![Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
         for courier in couriers {
             let relay = Relay {
-                outbox: Arc::clone(&outbox),
+                outbox: Arc::clone(&outbox) as _,
                 courier,
                 retry: retry.clone(),
                 closed: self.closed.clone(),

@@ -163,8 +163,9 @@ impl RedisError {
 /// Sorts what the client reports. `needs` are the ACL rules without which the command is denied.
 pub(super) fn sort(error: &Error, secrets: &Secrets, needs: &str) -> RedisError {
     let details = secrets.hide(error.details());
-    let code = details.split([' ', ':']).next().unwrap_or_default();
-    // A server's errors begin with a word in capitals, such as NOPERM or WRONGTYPE.
+    // A server's errors begin with a word in capitals, such as NOPERM or WRONGTYPE. It is compared and never shown, so it is read as it
+    // is, also where a password is a part of it.
+    let code = error.details().split([' ', ':']).next().unwrap_or_default();
     if code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return refusal(code, &details, needs);
     }

@@ -170,10 +170,10 @@ impl Outbox {
         Self { backend: Arc::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
     }
 
-    /// None, in a database that nobody reaches.
+    /// None, or one of this version, in a database of a test.
     #[cfg(test)]
-    pub(crate) fn absent(backend: impl Backend + 'static, rule: &RuleName) -> Self {
-        Self { backend: Arc::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version: 0 }
+    pub(crate) fn of_version(version: i64, backend: impl Backend + 'static, rule: &RuleName) -> Self {
+        Self { backend: Arc::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version }
     }
 
     /// The same tables, over other connections.

@@ -54,7 +54,7 @@ pub use first_edition::first_edition_lives;
 pub use fitness::Pulse;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
-use peers::{Known, Peers};
+use peers::{FORGOTTEN, Known, Peers};
 
 /// How often an instance changes its field.
 const BEAT: Duration = Duration::from_millis(500);
@@ -64,6 +64,11 @@ const RARELY: u64 = 20;
 
 /// How long the database may take to say which one it is.
 const IDENTITY: Duration = Duration::from_secs(1);
+
+/// More fields than this were not written by instances; what has so many is left alone for so long, in which it is forgotten.
+const CROWD: usize = 10_000;
+const CROWD_REST: Duration = Duration::from_mins(2);
+const _: () = assert!(CROWD_REST.as_secs() > FORGOTTEN.as_secs(), "a hash of heartbeats lives for so long after the last of them");
 
 /// How long saying goodbye may take.
 const FAREWELL: Duration = Duration::from_millis(300);
@@ -162,6 +167,7 @@ impl Membership {
             group: None,
             known: Known::default(),
             alone: false,
+            crowd: None,
         };
         session.take_in(first);
         stop.run_until_cancelled(session.beat_for_ever()).await;
@@ -197,6 +203,8 @@ struct Session<'m> {
     known: Known,
     /// It was said that others can't be seen.
     alone: bool,
+    /// When the hash was found to have a crowd of fields.
+    crowd: Option<Instant>,
 }
 
 /// One of the tables whose orders are closed.
@@ -235,7 +243,8 @@ impl Session<'_> {
                 self.take_in(body);
             }
             let condition = self.examine().await;
-            if let Some(group) = self.group.clone() {
+            let is_crowded = self.crowd.is_some_and(|at| at.elapsed() < CROWD_REST);
+            if let Some(group) = self.group.clone().filter(|_| !is_crowded) {
                 let ended = self.beat(beat, condition, &group).await;
                 self.say_once(ended, &group);
             }
@@ -284,12 +293,16 @@ impl Session<'_> {
         }
     }
 
-    async fn beat(&self, beat: u64, condition: Condition, group: &Group) -> Result<(), BoardError> {
+    async fn beat(&mut self, beat: u64, condition: Condition, group: &Group) -> Result<(), BoardError> {
         let Condition { fit, busy } = condition;
         let own = self.membership.read(|peers| peers.own().to_owned());
         let text = Heartbeat { beat, fit, busy }.written(&own, group);
         let key = group.key();
         let fields = self.board.exchange(&key, &own, &text).await?;
+        if fields.len() > CROWD {
+            self.crowd = Some(Instant::now());
+            return Err(BoardError::Crowd(fields.len()));
+        }
         let forgotten = self.membership.change(|peers| peers.learn(fields, fit, group, Instant::now()));
         if !forgotten.is_empty() {
             self.board.remove(&key, forgotten).await?;

@@ -2,6 +2,10 @@
 //!
 //! A pass begins on a timer, after each subscription, and whenever somebody asks. How long the sweep rests in between is
 //! told in [`super::rest`].
+//!
+//! A pass goes from the oldest deadline to the latest, and where a hundred thousand orders can't be closed it takes seconds. So
+//! beside a pass that takes long, and while the sweep rests from it, what has fallen due of late is read by itself: an order that nobody
+//! has announced waits for none of those before it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,6 +39,10 @@ const SLOW_REQUEST: Duration = Duration::from_secs(10);
 /// For how long the first pass waits for what it will close to be counted.
 const COUNTED: Duration = Duration::from_secs(2);
 
+/// What has fallen due since the last pass began is of late, and what has done so this long before: its transaction may have taken
+/// a while to commit.
+const LATELY: Duration = Duration::from_secs(30);
+
 /// A page that takes longer is worth a question of how long the way there and back is.
 const SUSPECT: Duration = Duration::from_millis(50);
 
@@ -47,6 +55,15 @@ struct Found {
     cost: Cost,
     /// When the first overdue order of another instance is for us to try, if it is open then.
     step_in: Option<Instant>,
+}
+
+/// When what has fallen due of late is read by itself.
+#[derive(Debug)]
+struct Lately {
+    rest: Rest,
+    /// When the last pass began.
+    since: Instant,
+    next: Instant,
 }
 
 /// Sweeps until it is told to stop.
@@ -87,14 +104,18 @@ impl Sweep {
         let (mut away, mut was_slow) = (false, false);
         let mut settings = self.settings.clone();
         let mut rest = Rest::default();
+        let mut lately = Lately { rest: Rest::default(), since: Instant::now(), next: Instant::now() };
         let mut last = None;
         loop {
-            rest.rests(settings.get().every.get());
+            let every = settings.get().every.get();
+            rest.rests(every);
+            lately.rest.rests(every);
             let _turn = if was_slow { watchdog::waiting(self.turn(last)).await } else { None };
             let mut found = Found::default();
             let began = Instant::now();
             last = Some(began);
-            let length = match self.run_once(&mut found).await {
+            (lately.since, lately.next) = (began, began + every);
+            let length = match self.run_once(&mut found, &mut lately).await {
                 Ok(()) => {
                     self.passes.ended(Pass::Sweep);
                     if std::mem::take(&mut away) {
@@ -121,7 +142,11 @@ impl Sweep {
                 slow::say(self.store.as_ref(), "sweep", length).await;
             }
             was_slow = rest.is_slow();
-            let paused = self.pause(length, was_slow.then_some(began), found.step_in);
+            let paused = async {
+                // A rest that is no longer than usual is followed by a pass soon enough.
+                let lately = Some(&mut lately).filter(|_| length > every && !was_slow);
+                self.pause(length, was_slow.then_some(began), found.step_in, lately).await;
+            };
             tokio::select! {
                 biased;
                 () = watchdog::waiting(paused) => {}
@@ -139,17 +164,24 @@ impl Sweep {
         }
     }
 
-    /// Waits for the timer, the time to step in, or a request; after a slow pass, which began then, not for any request.
-    async fn pause(&self, rest: Duration, slow: Option<Instant>, step_in: Option<Instant>) {
+    /// Waits for the timer, the time to step in, or a request; after a slow pass, which began then, not for any request. Meanwhile reads
+    /// what has fallen due of late, if that is wanted.
+    async fn pause(&self, rest: Duration, slow: Option<Instant>, step_in: Option<Instant>, mut lately: Option<&mut Lately>) {
         let now = Instant::now();
         let timer = self.beat.near(now + rest, self.settings.get().every.get(), now);
-        let soonest = now + SHORTEST_REST;
-        let at = step_in.map_or(timer, |at| timer.min(at)).max(soonest);
+        let (soonest, mut step_in) = (now + SHORTEST_REST, step_in);
         let heard = slow.map_or(soonest, |began| soonest.max(began + SLOW_REQUEST));
-        tokio::select! {
-            biased;
-            () = tokio::time::sleep_until(at) => {}
-            () = self.requested(heard) => {}
+        loop {
+            let at = step_in.map_or(timer, |at| timer.min(at)).max(soonest);
+            let next = lately.as_ref().map(|lately| lately.next).filter(|next| *next < at);
+            tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(next.unwrap_or(at)) => {}
+                () = self.requested(heard) => return,
+            }
+            let Some(lately) = lately.as_deref_mut().filter(|_| next.is_some()) else { return };
+            let found = self.look_lately(lately).await;
+            step_in = step_in.into_iter().chain(found.step_in).min();
         }
     }
 
@@ -164,7 +196,7 @@ impl Sweep {
     ///
     /// # Errors
     /// As the database says; what was found until then has been passed on.
-    async fn run_once(&self, found: &mut Found) -> Result<(), StoreError> {
+    async fn run_once(&self, found: &mut Found, lately: &mut Lately) -> Result<(), StoreError> {
         let settings = self.settings.get();
         let mut pages = Pages::of(self.store.as_ref(), Window::overdue(settings.oldest.get()), settings.page);
         loop {
@@ -172,7 +204,36 @@ impl Sweep {
             let Some(page) = pages.next().await? else { return Ok(()) };
             found.cost.page(self.excess(&page).await);
             self.pass_on(&page, found).await;
+            if Instant::now() >= lately.next && !pages.is_at_end() {
+                let step_in = self.look_lately(lately).await.step_in;
+                found.step_in = found.step_in.into_iter().chain(step_in).min();
+            }
         }
+    }
+
+    /// Reads what has fallen due of late. What fails here fails for the pass, too, which says so.
+    async fn look_lately(&self, lately: &mut Lately) -> Found {
+        let settings = self.settings.get();
+        let time = lately.since.elapsed() + LATELY;
+        let time = settings.oldest.get().map_or(time, |oldest| oldest.min(time));
+        let mut pages = Pages::of(self.store.as_ref(), Window::overdue(Some(time)), settings.page);
+        let (mut found, began) = (Found::default(), Instant::now());
+        loop {
+            match pages.next().await {
+                Ok(Some(page)) => {
+                    found.cost.page(page.excess());
+                    self.pass_on(&page, &mut found).await;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    debug!(%error, "what has fallen due of late could not be read");
+                    found.cost.timed_out(began.elapsed());
+                    break;
+                }
+            }
+        }
+        lately.next = Instant::now() + lately.rest.after(&found.cost);
+        found
     }
 
     /// How much longer a page took than its way and its rows are worth.

@@ -5,9 +5,10 @@
 //! expire, or until its row has another deadline.
 //!
 //! - The key is asked for when the look-ahead reads the row, seconds before the deadline, and the deadline waits for no answer
-//!   but the first after the start.
+//!   but the first after the start, and those to what the first look ahead has asked, perhaps only just before.
 //! - What comes without such an answer is asked about before its batch, a thousand keys at a time, for 300 ms at the most.
-//!   After that Redis counts as away for a second, and the row decides alone.
+//!   After that Redis counts as away for a second, and the row decides alone. Three seconds, where all of them have been overdue for a
+//!   while and Redis has answered before: they are late already, and a thousand rows of a wrong mapping are among them.
 //! - What is known to be disputed waits, whatever becomes of Redis or the key. While rows and keys differ as a whole, and
 //!   Redis is away or was restarted since, an order without a known key waits, too, until its row has been due for longer than
 //!   the two differ.
@@ -23,7 +24,7 @@ mod sources;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -52,9 +53,10 @@ pub use sources::{Keys, Rows, Unanswered};
 /// A row may call an order due so long before its key expires.
 pub const TOLERANCE: Duration = Duration::from_mins(1);
 
-/// How long Redis may take to answer; and at the start, when there is no connection yet.
+/// How long Redis may take to answer; at the start, when there is no connection yet; and about orders that are late already.
 const LIMIT: Duration = Duration::from_millis(300);
 const FIRST_LIMIT: Duration = Duration::from_secs(3);
+const LATE_LIMIT: Duration = Duration::from_secs(3);
 
 /// For how long Redis counts as away when it has not answered, and when it does not let us ask.
 const REST: Duration = Duration::from_secs(1);
@@ -89,6 +91,8 @@ struct State {
     started: Instant,
     /// What Redis' clock showed when it answered last, in microseconds since 1970 UTC.
     clock: Option<(i64, Instant)>,
+    /// The orders about which the first looks ahead have asked, until that is answered or is not.
+    first_asked: HashSet<OrderId>,
     /// Redis counts as away until then.
     away_until: Option<Instant>,
     denied_said: bool,
@@ -113,6 +117,7 @@ impl Witness {
             sample: Sample::default(),
             started: Instant::now(),
             clock: None,
+            first_asked: HashSet::new(),
             away_until: None,
             denied_said: false,
             dispute_said: None,
@@ -143,11 +148,21 @@ impl Witness {
         if orders.is_empty() {
             return;
         }
+        {
+            let mut state = self.lock();
+            if state.started.elapsed() < FIRST_LIMIT {
+                state.first_asked.extend(orders.iter().map(|(id, _)| id.clone()));
+            }
+        }
         let witness = Arc::clone(self);
         tokio::spawn(async move {
             let orders: Vec<_> = orders.into_iter().map(|(id, deadline)| (id, Some(deadline))).collect();
             for orders in orders.chunks(AT_ONCE) {
                 witness.learn(orders).await;
+                let mut state = witness.lock();
+                for (id, _) in orders {
+                    state.first_asked.remove(id);
+                }
             }
         });
     }
@@ -155,7 +170,7 @@ impl Witness {
     /// Asks for the keys of these orders. Returns what is known of each then, or nothing if Redis counts as away; of a cluster,
     /// a part may.
     async fn learn(&self, orders: &[(OrderId, Option<i64>)]) -> Option<Vec<Option<Key>>> {
-        let limit = self.lock().limit(Instant::now())?;
+        let limit = self.lock().limit(orders, Instant::now())?;
         let names: Vec<String> = orders.iter().map(|(id, _)| format!("{}{}", self.prefix, id.as_str())).collect();
         let answer = stall::ask_again(limit, || self.keys.expiries(&names, limit)).await;
         let answered = Instant::now();
@@ -240,13 +255,19 @@ impl State {
         self.away_until.is_some_and(|until| now < until)
     }
 
-    /// How long Redis may take; `None` while it counts as away.
-    fn limit(&self, now: Instant) -> Option<Duration> {
+    /// How long Redis may take to be asked about these; `None` while it counts as away.
+    fn limit(&self, orders: &[(OrderId, Option<i64>)], now: Instant) -> Option<Duration> {
         if self.is_away(now) {
             return None;
         }
-        let at_start = FIRST_LIMIT.saturating_sub(now - self.started);
-        Some(if self.is_starting() { LIMIT.max(at_start) } else { LIMIT })
+        let is_late = |(_, deadline): &(OrderId, Option<i64>)| deadline.is_some_and(|deadline| self.is_over(deadline, now));
+        Some(if self.is_starting() {
+            LIMIT.max(FIRST_LIMIT.saturating_sub(now - self.started))
+        } else if self.away_until.is_none() && orders.iter().all(is_late) {
+            LATE_LIMIT
+        } else {
+            LIMIT
+        })
     }
 
     /// Whether Redis has neither answered nor counted as away yet.
@@ -338,10 +359,10 @@ impl State {
 
     fn known(&self, order: &Pending, now: Instant) -> Option<Leave> {
         let Some(answer) = self.answers.get(&order.id, order.deadline) else {
-            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked in
-            // time; or the row has another deadline than when somebody was, and no look ahead has shown it since.
+            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked, or
+            // not in time; or the row has another deadline than when somebody was, and no look ahead has shown it since.
             let has_moved = self.answers.get(&order.id, None).is_some();
-            let waits = has_moved || self.sample.is_whole() || self.is_starting();
+            let waits = has_moved || self.sample.is_whole() || self.is_starting() || self.first_asked.contains(&order.id);
             return (order.trigger == Trigger::Pacer && !waits).then_some(Leave::Go);
         };
         // Whoever brings it has not read its row, which may have been put off since.

@@ -90,6 +90,12 @@ pub enum What {
     RedisSilenced,
     /// Expired keys are announced that have not.
     RedisForged,
+    /// The password of the daemons' login is another one, there or in the database, and nobody is logged in any more.
+    LoginRefused(Far),
+    /// The disk of Redis or of the database is full.
+    DiskFull(Far),
+    /// A standby takes the primary's place.
+    StandbyPromoted,
     /// The database's server is killed, and started again.
     DatabaseKilled,
     /// The database's server stands still.
@@ -132,9 +138,8 @@ pub enum Subject {
 }
 
 impl What {
-    /// Each kind of fault; what is drawn for it stands for any other. The promotion of a standby would be one more, and so would
-    /// be what happens to a cluster's nodes and slots.
-    pub const ALL: [Self; 26] = [
+    /// Each kind of fault; what is drawn for it stands for any other. What happens to a cluster's nodes and slots would be more.
+    pub const ALL: [Self; 31] = [
         Self::Killed(0),
         Self::Terminated(0),
         Self::Frozen(0),
@@ -161,6 +166,11 @@ impl What {
         Self::Paused,
         Self::Webhook(Receiver::Hangs),
         Self::Ask(Receiver::Hangs),
+        Self::LoginRefused(Far::Redis),
+        Self::LoginRefused(Far::Database),
+        Self::DiskFull(Far::Redis),
+        Self::DiskFull(Far::Database),
+        Self::StandbyPromoted,
     ];
 
     /// The same kind, with what is drawn for it.
@@ -189,7 +199,10 @@ impl What {
             | Self::DatabaseKilled
             | Self::DatabaseFrozen
             | Self::SessionsCut
-            | Self::Paused) => as_it_is,
+            | Self::Paused
+            | Self::LoginRefused(_)
+            | Self::DiskFull(_)
+            | Self::StandbyPromoted) => as_it_is,
         }
     }
 
@@ -222,6 +235,11 @@ impl What {
             Self::Paused => "paused",
             Self::Webhook(_) => "webhook in trouble",
             Self::Ask(_) => "whoever is asked in trouble",
+            Self::LoginRefused(Far::Redis) => "login refused by Redis",
+            Self::LoginRefused(Far::Database) => "login refused by the database",
+            Self::DiskFull(Far::Redis) => "disk of Redis full",
+            Self::DiskFull(Far::Database) => "disk of the database full",
+            Self::StandbyPromoted => "standby promoted",
         }
     }
 
@@ -238,14 +256,19 @@ impl What {
             | Self::RedisFull
             | Self::RedisClientsKilled
             | Self::RedisSilenced
-            | Self::RedisForged => Subject::Redis,
+            | Self::RedisForged
+            | Self::LoginRefused(Far::Redis)
+            | Self::DiskFull(Far::Redis) => Subject::Redis,
             Self::DatabaseKilled
             | Self::DatabaseFrozen
             | Self::SessionsCut
             | Self::RightsRevoked(_)
             | Self::RowsHeld
             | Self::StockHeld
-            | Self::TableLocked(_) => Subject::Database,
+            | Self::TableLocked(_)
+            | Self::LoginRefused(Far::Database)
+            | Self::DiskFull(Far::Database)
+            | Self::StandbyPromoted => Subject::Database,
             Self::Paused => Subject::Pause,
             Self::Webhook(_) => Subject::Webhook,
             Self::Ask(_) => Subject::Ask,

@@ -62,6 +62,9 @@ async fn run(options: Options) -> Result<(), String> {
         leave_only(&mut plan, &only);
     }
     let scene = Arc::new(Scene::open(&options).await);
+    if scene.disks.iter().any(Option::is_none) {
+        eprintln!("no disk is full: only root may mount one");
+    }
     let service = tokio::spawn(service::work(Arc::clone(&scene), plan.steps.clone()));
     let happened = nemesis::work(&scene, &plan.faults).await;
     let account = service.await.expect("the service works to the end");

@@ -35,6 +35,8 @@ impl Happened {
                 | What::RedisFlushed
                 | What::RedisFull
                 | What::RedisClientsKilled
+                | What::LoginRefused(Far::Redis)
+                | What::DiskFull(Far::Redis)
         )
     }
 }
@@ -84,6 +86,33 @@ async fn happen(scene: &Scene, what: What, length: Duration) {
             server.freeze();
             tokio::time::sleep(length).await;
             server.thaw();
+        }
+        What::StandbyPromoted => scene.promote().await,
+        What::DiskFull(far) => {
+            let Some(disk) = &scene.disks[far as usize] else { return };
+            let mut server = scene.server.lock().await;
+            disk.fill();
+            tokio::time::sleep(length).await;
+            disk.empty();
+            if far == Far::Database && !server.is_running() {
+                block_in_place(|| server.start_again());
+            }
+        }
+        What::LoginRefused(Far::Redis) => {
+            let redis = scene.redis.lock().await;
+            redis.command(&["ACL", "SETUSER", shop::USER, "resetpass", ">another-password"]);
+            again_and_again(length, async || drop(redis.command(&["CLIENT", "KILL", "USER", shop::USER]))).await;
+            redis.command(&["ACL", "SETUSER", shop::USER, "resetpass", &format!(">{}", shop::PASSWORD)]);
+        }
+        What::LoginRefused(Far::Database) => {
+            let (user, kind) = (shop::user(scene.options.kind), scene.options.kind);
+            let change = |postgres: &str, mariadb: &str| match kind {
+                Kind::Postgres => format!("ALTER ROLE {user} {postgres}"),
+                Kind::MariaDb | Kind::Sqlite => format!("ALTER USER {user} {mariadb}"),
+            };
+            insist(scene, &change("NOLOGIN", "ACCOUNT LOCK")).await;
+            again_and_again(length, async || cut_sessions(scene).await).await;
+            insist(scene, &change("LOGIN", "ACCOUNT UNLOCK")).await;
         }
         What::SessionsCut => again_and_again(length, async || cut_sessions(scene).await).await,
         What::RightsRevoked(orders) => {

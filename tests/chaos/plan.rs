@@ -192,7 +192,8 @@ fn faults(options: &Options) -> Vec<Fault> {
     let mut random = StdRng::seed_from_u64(options.seed ^ 0xFA17);
     let end = millis(options.seconds);
     let calm_from = end - CALM.min(end / 4);
-    let kinds: Vec<What> = What::ALL.into_iter().filter(|_| random.random_range(0..100) < 55).collect();
+    let mut kinds: Vec<What> = What::ALL.into_iter().filter(|_| random.random_range(0..100) < 55).collect();
+    kinds.retain(|what| *what != What::StandbyPromoted || options.kind == Kind::Postgres);
     let (mut faults, mut at) = (Vec::<Fault>::new(), random.random_range(1_000..3_000));
     while at < calm_from - 1_500 && !kinds.is_empty() {
         let what = kinds[random.random_range(0..kinds.len())];

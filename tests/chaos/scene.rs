@@ -8,22 +8,27 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    task::block_in_place,
+};
 
 use super::{
-    faults::{DAEMONS, SKEWED},
+    faults::{DAEMONS, Far, SKEWED},
     plan::Options,
-    shop::{self, USER},
+    shop::{self, PASSWORD, USER},
 };
 use crate::support::{
-    Daemon, Database, Kind, Proxy, Redis, Settings, Shop,
+    Daemon, Database, Disk, Kind, Proxy, Redis, Settings, Shop,
     mariadb::MariaDb,
     order_closer,
     postgres::Postgres,
     process,
+    proxy::Existing,
     receiver::{Receiver, SECRETS},
     redis::unix_millis,
     till::Till,
+    wait,
 };
 
 /// What daemons say, unless `CHAOS_LOG` has it otherwise: the witness says at `debug` when rows decide alone.
@@ -32,17 +37,27 @@ const LOG: &str = "info,order_closer::trigger::witness=debug";
 /// The database's server.
 #[derive(Debug)]
 pub enum Server {
-    /// PostgreSQL. A standby to be promoted would stand beside it.
+    /// PostgreSQL, of which a standby may take the place.
     Postgres(Postgres),
     /// MariaDB.
     MariaDb(MariaDb),
 }
 
 impl Server {
-    fn start(kind: Kind) -> Self {
-        match kind {
-            Kind::Postgres => Self::Postgres(Postgres::options().start()),
-            Kind::MariaDb | Kind::Sqlite => Self::MariaDb(MariaDb::options().start()),
+    fn start(kind: Kind, disk: Option<&Disk>) -> Self {
+        match (kind, disk.map(|disk| disk.folder("database"))) {
+            (Kind::Postgres, Some(home)) => Self::Postgres(Postgres::options().setting("max_wal_size=128MB").start_in(home)),
+            (Kind::Postgres, None) => Self::Postgres(Postgres::options().start()),
+            (Kind::MariaDb | Kind::Sqlite, Some(home)) => Self::MariaDb(MariaDb::options().start_in(home)),
+            (Kind::MariaDb | Kind::Sqlite, None) => Self::MariaDb(MariaDb::options().start()),
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        match self {
+            Self::Postgres(server) => server.is_running(),
+            Self::MariaDb(server) => server.is_running(),
         }
     }
 
@@ -172,15 +187,27 @@ pub struct Scene {
     pub began: i64,
     /// The same moment.
     pub instant: Instant,
+    /// The disks of Redis and of the database, where there may be some.
+    pub disks: [Option<Disk>; 2],
+    /// The way of the shop to the database, wherever that is.
+    front: Proxy,
     clocks: TempDir,
 }
 
 impl Scene {
     /// Opens a shop, and starts its daemons.
     pub async fn open(options: &Options) -> Self {
-        let server = Server::start(options.kind);
-        let redis = Redis::options().with_notifications().start();
-        let shop = shop::open(server.database().await).await;
+        let disks = [Disk::of_mebibytes(512), Disk::of_mebibytes(4_096)];
+        let server = Server::start(options.kind, disks[1].as_ref());
+        let redis = Redis::options().with_notifications().config(&format!("user {USER} on >{PASSWORD} ~* &* +@all"));
+        let redis = match &disks[0] {
+            // What is not written there is refused.
+            Some(disk) => redis.config("appendonly yes").data(disk.folder("redis")).start(),
+            None => redis.start(),
+        };
+        let direct = server.database().await.url.clone();
+        let front = Proxy::before(&direct);
+        let shop = shop::open(Database::existing(&front.url(&direct))).await;
         let (receiver, till) = (Receiver::start().await, Till::start().await);
         till.provide();
         let rules = shop::rules(options.kind, &till.url(), SECRETS[0]);
@@ -196,11 +223,12 @@ impl Scene {
         order_closer(&root, &["migrate"]).await.expect_code(0);
         shop::grant(&shop.database).await;
         let login = if options.kind == Kind::Postgres { "postgres@" } else { "root@" };
-        let database = shop.database.url.replacen(login, &format!("{USER}@"), 1);
+        let database = direct.replacen(login, &format!("{USER}@"), 1);
         let (clocks, redis_url) = (process::folder(), redis.url());
+        let redis_of_daemons = redis.url_as(USER, PASSWORD);
         std::fs::write(clocks.path().join("clock"), "+0\n").expect("a file can be written");
         let skew = clocks.path().join("clock");
-        let place = |number: usize| Place::new(number, &owner, &redis_url, &database, Some(&skew));
+        let place = |number: usize| Place::new(number, &owner, &redis_of_daemons, &database, Some(&skew));
         let places: Vec<Place> = (0..DAEMONS).map(place).collect();
         for place in &places {
             place.daemon().await.until_logged("listening for expired keys").await;
@@ -218,8 +246,27 @@ impl Scene {
             till,
             began: now(),
             instant: Instant::now(),
+            disks,
+            front,
             clocks,
         }
+    }
+
+    /// A standby takes the primary's place, which has sent it everything before it ended, and all are led there. Of PostgreSQL alone.
+    pub async fn promote(&self) {
+        let mut server = self.server.lock().await;
+        let Server::Postgres(primary) = &mut *server else { return };
+        let standby = block_in_place(|| primary.standby());
+        let name = self.shop.database.url.rsplit('/').next().expect("a name");
+        let streams = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'";
+        wait::until("the standby follows", async || self.nemesis.try_rows(streams).await.is_ok_and(|rows| !rows.is_empty())).await;
+        block_in_place(|| primary.end());
+        let url = standby.url(name);
+        Database::existing(&url).execute("SELECT pg_promote(true)").await;
+        for proxy in self.places.iter().map(|place| &place.networks[Far::Database as usize]).chain([&self.front]) {
+            proxy.lead_to(&url, Existing::Cut);
+        }
+        *primary = standby;
     }
 
     /// The file by which a daemon's clock goes.

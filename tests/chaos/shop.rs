@@ -13,6 +13,9 @@ use crate::{
 /// The login of the daemons.
 pub const USER: &str = "closer";
 
+/// The password of their login to Redis.
+pub const PASSWORD: &str = "the-daemons-password";
+
 /// How many articles there are, numbered from 0: enough that orders seldom wait for each other's, few enough that they do.
 pub const ARTICLES: i64 = 97;
 

@@ -15,7 +15,7 @@ all="redis-6.2 redis-8 valkey-8 valkey-9 postgres-12 postgres-17 postgres-18 mar
 # beside it.
 redis='^(support::redis|promises::(redis|redis_access|redis_changes|redis_trouble|cluster|sentinels|events|streams|peers)::|promises::clocks::.*sqlite|commands::(arm|check::(redis|cluster|sentinels))::)'
 # What a database is asked: the whole exam, and the promises in which it is away, far, locked, wrong, or raced for.
-promises='databases|dead_letters|faults|locks|network|poison|races|tables|together'
+promises='databases|dead_letters|faults|locks|network|poison|races|tables|timers|together'
 postgres="^(conformance::postgres::|promises::($promises)::.*in_postgres\$)"
 mariadb="^(conformance::mariadb::|promises::($promises)::.*in_mariadb\$)"
 

@@ -1,7 +1,14 @@
 //! Whoever asks too much is told to come later, and is in nobody else's way.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use reqwest::{Method, StatusCode, header};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 
 use super::{Asked, TOKEN};
 use crate::support::{Kind, Redis, Shop, wait};
@@ -35,5 +42,31 @@ async fn too_many_questions() {
         assert!(answers.iter().all(|(status, _)| *status != StatusCode::TOO_MANY_REQUESTS), "{path} is never limited away");
     }
     wait::until("a caller is answered again", async || asked.json(Method::GET, "/orders/1").await.0 == StatusCode::OK).await;
+    asked.daemon.stop().await;
+}
+
+/// Whoever keeps connections for later, or takes no answer, keeps nobody from being answered.
+#[tokio::test]
+async fn callers_who_keep_their_connections() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let asked = Asked::start(&shop, &redis).await;
+    let one = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n".to_owned();
+    let many = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(400);
+    for request in [&one, &many] {
+        let mut kept = Vec::new();
+        for _ in 0..80 {
+            let mut connection = TcpStream::connect(&asked.address).await.expect("it listens");
+            // More than the other side reads while nobody takes its answers.
+            timeout(Duration::from_millis(50), connection.write_all(request.as_bytes())).await.ok();
+            kept.push(connection);
+        }
+        let mut probe = TcpStream::connect(&asked.address).await.expect("it listens");
+        probe.write_all(one.as_bytes()).await.expect("it is sent");
+        let mut answer = [0; 15];
+        timeout(Duration::from_secs(45), probe.read_exact(&mut answer)).await.expect("it is answered").expect("it is answered");
+        assert_eq!(&answer, b"HTTP/1.1 200 OK");
+        drop(kept);
+    }
     asked.daemon.stop().await;
 }

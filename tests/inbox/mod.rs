@@ -6,7 +6,7 @@ mod looks;
 use std::{sync::Arc, time::Duration};
 
 use order_closer::{
-    close::{Closed, Consequence, Inbox, Looked, Offer, Outcome, Pending},
+    close::{Closed, Consequence, Inbox, Kept, Looked, Offer, Outcome, Pending},
     config::{Retry, Span},
     order::{OrderId, Row, Trigger},
 };
@@ -303,6 +303,54 @@ async fn held_orders_are_tried_again_and_all_at_once_when_one_closes() {
         settle(&inbox, pending, closed());
     }
     assert_eq!(inbox.held(), None);
+}
+
+/// However many orders fail, and are to be tried apart, those that are held are tried meanwhile.
+#[tokio::test(start_paused = true)]
+async fn held_orders_wait_for_no_crowd_of_others() {
+    let inbox = inbox(10_000);
+    let held = suspects(&inbox, [1]).await.remove(0);
+    settle(&inbox, held, locked());
+    // Two that fail beside others that close, time and again.
+    for number in 10..500 {
+        for pending in suspects(&inbox, [number]).await {
+            settle(&inbox, pending, rejected());
+        }
+        let good = suspects(&inbox, [10_000 + number]).await.remove(0);
+        settle(&inbox, good, closed());
+    }
+    due(&inbox, 1_000..2_000);
+    let batch = inbox.take(1_000).await.expect("the inbox is open").orders;
+    inbox.isolate(batch, true);
+    // All that rest are to be tried again, and so is the held one.
+    advance(Duration::from_secs(5)).await;
+    let mut tries = Vec::new();
+    for _ in 0..8 {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        tries.extend(numbers(&group).into_iter().map(|number| number.parse::<usize>().expect("a number")));
+    }
+    assert!(tries.contains(&1), "the held one: {tries:?}");
+    assert!(tries.iter().any(|number| (10..500).contains(number)), "one that rested: {tries:?}");
+    assert!(tries.iter().filter(|number| (1_000..2_000).contains(*number)).count() >= 4, "those that were not tried yet: {tries:?}");
+}
+
+/// What keeps an order from closing is known also while it is tried once more.
+#[tokio::test(start_paused = true)]
+async fn what_is_tried_again_is_kept_still() {
+    let inbox = inbox(100);
+    let [held, refused]: [Pending; 2] = suspects(&inbox, [1, 2]).await.try_into().expect("two orders");
+    settle(&inbox, held, locked());
+    settle(&inbox, refused, rejected());
+    let (one, two) = (id(1), id(2));
+    let kept = || inbox.kept(&[&one, &two].into());
+    let both = std::collections::HashMap::from([(id(1), Kept::Held), (id(2), Kept::Resting)]);
+    assert_eq!(kept(), both);
+    let mut in_hand = Vec::new();
+    while in_hand.len() < 2 {
+        in_hand.extend(inbox.take_alone().await.expect("the inbox is open").0);
+    }
+    assert_eq!(kept(), both, "both are tried just now");
+    assert_eq!(inbox.kept_by(&one).and_then(|kept| kept.reason), Some("held".into()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,6 +90,8 @@ mod tables;
 mod timers;
 /// Several daemons and reconciles at once.
 mod together;
+/// Daemons of other versions beside this one.
+mod versions;
 /// Receivers of events that fail in every way.
 mod webhooks;
 /// Rows and keys that contradict each other.

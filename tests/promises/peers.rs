@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
-use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, order_closer, wait};
+use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, order_closer, shop::Outcome, wait};
 
 /// What this daemon looked at, closures included.
 fn looks(daemon: &Daemon) -> u64 {
@@ -128,20 +128,24 @@ const WITHOUT_WAITING_MILLIS: i64 = 500;
 
 /// Orders fall due while the others are of no use: this daemon closes all of them itself and waits for none, and it looks
 /// for what the others may have left no more than ten times a second.
-async fn closes_all_at_once(daemon: &Daemon, shop: &Shop, numbers: std::ops::RangeInclusive<i64>) {
+pub(super) async fn closes_all_at_once(daemon: &Daemon, shop: &Shop, numbers: std::ops::RangeInclusive<i64>) {
     let orders: Vec<(i64, i64)> = numbers.clone().enumerate().map(|(at, number)| (number, 1_000 + 10 * at as i64)).collect();
     let (began, swept) = (Instant::now(), daemon.said("swept").len());
     shop.orders(&orders).await;
     shop.until_all_settled().await;
     let (took, swept) = (began.elapsed(), daemon.said("swept").len() - swept);
     assert!(swept as u128 <= took.as_millis() / 100 + 5, "{swept} sweeps in {took:?}");
-    let outcome = shop.assert_outcome().await;
-    let late: Vec<_> = outcome.closed.range(numbers).filter(|(_, millis)| **millis > WITHOUT_WAITING_MILLIS).collect();
-    assert!(late.len() < orders.len() / 5, "{} of {} waited for somebody: {late:?}", late.len(), orders.len());
+    let late = late_ones(&shop.assert_outcome().await, numbers);
+    assert!(late < orders.len() / 5, "{late} of {} waited for somebody", orders.len());
+}
+
+/// How many of these orders closed so late that somebody was waited for.
+pub(super) fn late_ones(outcome: &Outcome, numbers: std::ops::RangeInclusive<i64>) -> usize {
+    outcome.closed.range(numbers).filter(|(_, millis)| **millis > WITHOUT_WAITING_MILLIS).count()
 }
 
 /// Settings whose logs tell of each sweep.
-fn telling(settings: Settings) -> Settings {
+pub(super) fn telling(settings: Settings) -> Settings {
     settings.set("log.level", "order_closer=debug")
 }
 

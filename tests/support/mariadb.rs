@@ -42,6 +42,12 @@ impl Options {
         self.argument("--innodb-flush-log-at-trx-commit=1").argument("--innodb-buffer-pool-size=128M").argument("--loose-userstat=0")
     }
 
+    /// Starts it with all its files in this folder.
+    #[must_use]
+    pub fn start_in(self, home: PathBuf) -> MariaDb {
+        MariaDb::new(self, home, None)
+    }
+
     /// Starts it.
     #[must_use]
     pub fn start(self) -> MariaDb {
@@ -91,6 +97,11 @@ impl MariaDb {
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Whether it runs: one that can't write ends by itself.
+    pub fn is_running(&self) -> bool {
+        self.process.ended().is_none()
     }
 
     /// What it has logged.

@@ -11,6 +11,8 @@ pub mod browser;
 pub mod daemon;
 /// A fresh database of any of the three kinds, spoken to in plain SQL.
 pub mod database;
+/// A file system that can be full.
+pub mod disk;
 /// A MariaDB server.
 pub mod mariadb;
 /// The socket on which systemd hears its services.
@@ -46,6 +48,7 @@ pub mod wait;
 
 pub use daemon::{Daemon, order_closer};
 pub use database::{Database, Kind};
+pub use disk::Disk;
 pub use notify_socket::NotifySocket;
 pub use one_shot::OneShot;
 pub use proxy::Proxy;

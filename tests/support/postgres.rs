@@ -53,6 +53,12 @@ impl Options {
         self.setting("fsync=on").setting("autovacuum=on")
     }
 
+    /// Starts it with all its files in this folder.
+    #[must_use]
+    pub fn start_in(self, home: PathBuf) -> Postgres {
+        Postgres::new(self, home, None)
+    }
+
     /// Starts it.
     #[must_use]
     pub fn start(self) -> Postgres {
@@ -145,6 +151,11 @@ impl Postgres {
     /// The process id of the server; its sessions are its children.
     pub fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// Whether it runs: one that can't write ends by itself.
+    pub fn is_running(&self) -> bool {
+        self.process.ended().is_none()
     }
 
     /// What it has logged.

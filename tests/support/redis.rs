@@ -48,6 +48,7 @@ pub struct Options {
     tls: bool,
     certificates: Option<PathBuf>,
     sentinel: bool,
+    data: Option<PathBuf>,
 }
 
 impl Options {
@@ -96,6 +97,13 @@ impl Options {
     pub fn tls_like(mut self, other: &Redis) -> Self {
         self.tls = true;
         self.certificates = Some(other.folder.path().to_owned());
+        self
+    }
+
+    /// Its data are in this folder.
+    #[must_use]
+    pub fn data(mut self, folder: PathBuf) -> Self {
+        self.data = Some(folder);
         self
     }
 
@@ -227,8 +235,9 @@ impl Redis {
     pub fn start_again(&mut self, keep: Keep) {
         self.kill();
         if keep == Keep::Nothing {
-            std::fs::remove_file(self.folder.path().join("dump.rdb")).ok();
-            std::fs::remove_dir_all(self.folder.path().join("appendonlydir")).ok();
+            let data = self.options.data.as_deref().unwrap_or(self.folder.path());
+            std::fs::remove_file(data.join("dump.rdb")).ok();
+            std::fs::remove_dir_all(data.join("appendonlydir")).ok();
         }
         self.process = launch(&self.options, self.folder.path(), self.port, self.tls_port)
             .unwrap_or_else(|failure| panic!("Redis does not start again on port {}: {failure}", self.port));
@@ -365,9 +374,8 @@ pub fn unix_millis(time: SystemTime) -> i64 {
 }
 
 fn launch(options: &Options, folder: &Path, port: u16, tls_port: Option<u16>) -> Result<Process, String> {
-    let shown = folder.display();
-    let mut lines =
-        vec![format!("port {port}"), "bind 127.0.0.1".into(), format!("dir {shown}"), "save \"\"".into(), "daemonize no".into()];
+    let (shown, data) = (folder.display(), options.data.as_deref().unwrap_or(folder).display());
+    let mut lines = vec![format!("port {port}"), "bind 127.0.0.1".into(), format!("dir {data}"), "save \"\"".into(), "daemonize no".into()];
     lines.extend(options.password.as_ref().map(|password| format!("requirepass {password}")));
     if options.socket {
         lines.push(format!("unixsocket {shown}/redis.sock"));

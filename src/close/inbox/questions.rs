@@ -87,16 +87,14 @@ impl Inbox {
     #[must_use]
     pub fn kept(&self, ids: &HashSet<&OrderId>) -> HashMap<OrderId, Kept> {
         let state = self.lock();
-        let alone = state.alone.waiting().filter(|waiting| ids.contains(&waiting.pending.id));
-        let mut kept: HashMap<_, _> =
-            alone.map(|waiting| (waiting.pending.id.clone(), if waiting.held { Kept::Held } else { Kept::Resting })).collect();
-        let elsewhere = ids.iter().filter_map(|id| match state.known.get(*id)? {
-            Stage::Waits(place) => Some(((*id).clone(), Kept::Waits(state.waits.why(*place)?))),
-            Stage::GivenUp(_) => Some(((*id).clone(), Kept::GivenUp)),
-            Stage::Hinted | Stage::Open | Stage::Alone | Stage::Settled(..) => None,
-        });
-        kept.extend(elsewhere);
-        kept
+        let kept = |id: &OrderId| match state.known.get(id)? {
+            Stage::Held => Some(Kept::Held),
+            Stage::Rejected => Some(Kept::Resting),
+            Stage::Waits(place) => Some(Kept::Waits(state.waits.why(*place)?)),
+            Stage::GivenUp(_) => Some(Kept::GivenUp),
+            Stage::Hinted | Stage::Open | Stage::Settled(..) => None,
+        };
+        ids.iter().filter_map(|id| Some(((*id).clone(), kept(id)?))).collect()
     }
 
     /// What keeps this order from closing, if something does.
@@ -104,10 +102,10 @@ impl Inbox {
     pub fn kept_by(&self, id: &OrderId) -> Option<KeptBy> {
         let what = *self.kept(&HashSet::from([id])).get(id)?;
         let state = self.lock();
-        let reason = state.alone.waiting().find(|waiting| waiting.pending.id == *id).map(|waiting| waiting.reason.clone());
+        let reason = state.alone.known(id).map(|waiting| waiting.reason.clone());
         let left = match state.known.get(id) {
             Some(Stage::Waits((until, _))) => Some(until.saturating_duration_since(Instant::now())),
-            Some(Stage::Hinted | Stage::Open | Stage::Alone | Stage::Settled(..) | Stage::GivenUp(_)) | None => None,
+            Some(Stage::Hinted | Stage::Open | Stage::Held | Stage::Rejected | Stage::Settled(..) | Stage::GivenUp(_)) | None => None,
         };
         Some(KeptBy { what, reason, left })
     }

@@ -23,6 +23,16 @@ enum Field {
 pub(crate) struct Fields(std::vec::IntoIter<Field>);
 
 impl Fields {
+    /// A row that a test has made up.
+    #[cfg(test)]
+    pub(crate) fn of(values: impl IntoIterator<Item = Value>) -> Self {
+        let field = |value| match value {
+            Value::Integer(number) => number.map_or(Field::Null, Field::Integer),
+            Value::Text(text) => Field::Text(text),
+        };
+        Self(values.into_iter().map(field).collect::<Vec<_>>().into_iter())
+    }
+
     pub(crate) fn text(&mut self) -> Result<String, StoreError> {
         self.optional_text()?.ok_or_else(|| unexpected("NULL"))
     }

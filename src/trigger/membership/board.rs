@@ -43,6 +43,8 @@ pub(super) enum BoardError {
     Database(#[from] StoreError),
     #[error("there is no Redis, and the tables order_closer_* that would have the heartbeats are missing, or of an older version")]
     NoTable,
+    #[error("the heartbeats have {0} fields, which instances have not written")]
+    Crowd(usize),
 }
 
 impl BoardError {
@@ -50,7 +52,7 @@ impl BoardError {
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Redis(error) => error.is_refusal(),
-            Self::Database(StoreError::Rejected(_) | StoreError::Refused { .. }) | Self::NoTable => true,
+            Self::Database(StoreError::Rejected(_) | StoreError::Refused { .. }) | Self::NoTable | Self::Crowd(_) => true,
             Self::Database(_) => false,
         }
     }
@@ -61,6 +63,7 @@ impl BoardError {
             Self::Redis(error) => error.fix(),
             Self::Database(_) => "grant this user SELECT, INSERT, UPDATE and DELETE on order_closer_members",
             Self::NoTable => "order-closer migrate, and start the daemons anew",
+            Self::Crowd(_) => "see who else writes to keys that begin with order-closer:, and keep him from it (ACL)",
         }
     }
 }

@@ -50,7 +50,8 @@ impl Instance {
 struct Peer {
     instance: Instance,
     text: String,
-    heartbeat: Option<Heartbeat>,
+    /// What its instance has said last, whatever others have written there since.
+    heartbeat: Heartbeat,
     /// When we last saw its count go up. A field that was there before us may be a dead one's.
     beaten: Option<Instant>,
     /// When its text last changed.
@@ -63,16 +64,12 @@ impl Peer {
         if self.text == text {
             return;
         }
-        let heartbeat = Heartbeat::read(&text, &self.instance.name, group);
-        let goes_up = matches!((self.heartbeat, heartbeat), (Some(before), Some(heard)) if heard.beat > before.beat);
-        if goes_up {
-            self.beaten = Some(now);
+        // Whoever repeats what was said before says nothing.
+        let heard = Heartbeat::read(&text, &self.instance.name, group).filter(|heard| heard.beat > self.heartbeat.beat);
+        if let Some(heartbeat) = heard {
+            (self.heartbeat, self.beaten) = (heartbeat, Some(now));
         }
         (self.text, self.seen) = (text, now);
-        // Whoever repeats what was said before says nothing.
-        if goes_up || self.heartbeat.is_none() {
-            self.heartbeat = heartbeat;
-        }
     }
 
     fn lives(&self, now: Instant) -> bool {
@@ -80,11 +77,11 @@ impl Peer {
     }
 
     fn is_fit(&self) -> bool {
-        self.heartbeat.is_some_and(|heartbeat| heartbeat.fit)
+        self.heartbeat.fit
     }
 
     fn patience(&self) -> Duration {
-        if self.heartbeat.is_some_and(|heartbeat| heartbeat.busy) { PATIENCE_WITH_A_BUSY_ONE } else { PATIENCE }
+        if self.heartbeat.busy { PATIENCE_WITH_A_BUSY_ONE } else { PATIENCE }
     }
 }
 
@@ -142,23 +139,28 @@ impl Peers {
         self.others.values().filter(move |peer| peer.lives(now)).take(BELIEVED)
     }
 
-    /// Takes in what the hash has, and whether this instance is fit; returns the fields that nobody has changed for long.
+    /// Takes in what the hash has, and whether this instance is fit; returns the fields that nobody has changed for long, and those
+    /// that are no heartbeats: nobody of the group has written them, and however many there are, none is looked at again.
     pub(super) fn learn(&mut self, fields: HashMap<String, String>, fit: bool, group: &Group, now: Instant) -> Vec<String> {
         self.fit = fit;
         self.others.retain(|name, _| fields.contains_key(name));
+        let mut foreign = Vec::new();
         for (name, text) in fields {
             if name == self.own.name {
                 continue;
             }
             if let Some(peer) = self.others.get_mut(&name) {
                 peer.hear(text, group, now);
+            } else if let Some(heartbeat) = Heartbeat::read(&text, &name, group) {
+                let peer = Peer { instance: Instance::new(&name), text, heartbeat, beaten: None, seen: now };
+                self.others.insert(name, peer);
             } else {
-                let heartbeat = Heartbeat::read(&text, &name, group);
-                self.others.insert(name.clone(), Peer { instance: Instance::new(&name), text, heartbeat, beaten: None, seen: now });
+                foreign.push(name);
             }
         }
         let forgotten = self.others.iter().filter(|(_, peer)| now.saturating_duration_since(peer.seen) > FORGOTTEN);
-        forgotten.map(|(name, _)| name.clone()).collect()
+        foreign.extend(forgotten.map(|(name, _)| name.clone()));
+        foreign
     }
 
     /// Forgets all others.

@@ -182,3 +182,19 @@ fn a_crowd_is_believed_up_to_a_limit() {
     }
     assert!(schedule.members.iter().all(|one| one.peers.known(one.clock(3_000)).living == 32));
 }
+
+/// Whoever fills the hash with fields of his own costs nobody time: they are removed, and not kept in mind.
+#[test]
+fn what_strangers_write_is_removed() {
+    let mut schedule = Schedule::new(2);
+    (0..3).for_each(|_| schedule.join(0));
+    for now in (0..5_000).step_by(10) {
+        let Schedule { members, hash, group, .. } = &mut schedule;
+        if now == 3_000 {
+            hash.extend((0..100_000).map(|number| (format!("{number}"), "beat=1 fit=yes busy=yes sign=0".to_owned())));
+        }
+        members.iter_mut().for_each(|member| member.beats(hash, group, now));
+    }
+    assert_eq!(schedule.hash.len(), 3);
+    schedule.assert_settled(&ids(), 2, 5_000);
+}

@@ -183,6 +183,7 @@ async fn an_order_is_disputed_when_its_key_outlives_its_deadline_by_more_than_a_
 async fn the_deadline_waits_for_no_answer() {
     let (shop, witness) = shop();
     assert_eq!(passes(&witness, found(2, 0)).await, None, "Redis has answered before");
+    advance(FIRST_LIMIT).await;
     shop.is(Mood::Slow(Duration::from_millis(200)));
     shop.set_key(1, HOUR);
     let pacer = || Pending::new(id(1), Trigger::Pacer);
@@ -274,6 +275,24 @@ async fn an_unanswered_question_ends_after_300_ms_and_the_next_ones_at_once() {
     assert!(passes(&witness, found(4, 0)).await.is_some(), "and is asked again");
 }
 
+/// A backlog has no deadline to keep, and may be all of a wrong mapping.
+#[tokio::test(start_paused = true)]
+async fn orders_that_are_late_already_wait_longer_for_an_answer() {
+    let (shop, witness) = shop();
+    assert_eq!(passes(&witness, found(1, 0)).await, None);
+    advance(Duration::from_secs(10)).await;
+    shop.is(Mood::Slow(Duration::from_secs(1)));
+    shop.set_key(2, HOUR);
+    assert!(passes(&witness, found(2, 0)).await.is_some(), "its key is waited for");
+    shop.is(Mood::Silent);
+    let began = Instant::now();
+    assert_eq!(passes(&witness, found(3, 0)).await, None);
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(passes(&witness, found(4, 0)).await, None);
+    assert_eq!(began.elapsed(), Duration::from_millis(4_300), "and no longer so while Redis is silent");
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_stood_still_asks_again() {
     let (shop, witness) = shop();
@@ -308,6 +327,25 @@ async fn at_the_start_the_deadline_waits_for_the_first_answer() {
     assert_eq!(shop.born.elapsed(), FIRST_LIMIT);
     assert_eq!(passes(&witness, due).await, None);
     assert_eq!(shop.born.elapsed(), FIRST_LIMIT, "and nobody waits for the next");
+}
+
+/// A daemon that starts among others takes their orders for its own at first, and may read a row just before its deadline, of which
+/// they have long known that its key contradicts it.
+#[tokio::test(start_paused = true)]
+async fn at_the_start_the_deadline_waits_for_what_the_first_look_has_asked() {
+    let (shop, witness) = shop();
+    witness.greet();
+    sleep(Duration::from_millis(1)).await;
+    shop.is(Mood::Slow(Duration::from_millis(50)));
+    shop.set_key(1, HOUR);
+    witness.foresee(vec![(id(1), 20_000)]);
+    assert!(passes(&witness, Pending::new(id(1), Trigger::Pacer).with_deadline(Some(20_000))).await.is_some());
+    shop.is(Mood::Silent);
+    let due = || Pending::new(id(2), Trigger::Pacer).with_deadline(Some(SECOND));
+    witness.foresee(vec![(id(2), SECOND)]);
+    assert_eq!(witness.known(&[due()]), [None], "it is asked about");
+    sleep(LIMIT * 2).await;
+    assert_eq!(witness.known(&[due()]), [Some(Leave::Go)], "there is no answer");
 }
 
 /// Whatever becomes of Redis or the key: flushed, restarted, gone.
