@@ -4,19 +4,21 @@
 //! what is missing for one rule keeps none of the others waiting.
 
 mod line;
+mod lookout;
 mod opening;
+mod places;
 mod reload;
 mod serving;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, timeout_at},
 };
@@ -27,19 +29,20 @@ pub use opening::open_and_rehearse;
 pub use reload::{Reader, Reread};
 
 use crate::{
-    close::Bounds,
-    config::{Config, Live, Loaded},
+    config::{Config, Live, Loaded, RuleName},
     doors,
     ops::{Hangups, ServiceManager, Signals, Summaries},
     outbox::{self, LatestPauses},
     redis::Commands,
     shadow::Plan,
-    store::Sharing,
-    trigger::{ClockWatch, Hearing, Listener, Listening, compare_clocks},
+    store::Neighbours,
+    trigger::{ClockWatch, Hearing, Listener, Listening, Routes},
     watchdog,
 };
-use line::{Common, Line, span_of};
+use line::{Around, Common, Line, span_of};
+use lookout::Lookout;
 use opening::{Opened, Unfit, Way, wait_for_store};
+use places::Places;
 use reload::{LiveRule, Reloading};
 use serving::Serving;
 
@@ -92,17 +95,20 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
         warn!("this is a shadow: it closes nothing and writes nothing, and reports what it would have closed");
     }
     let until = shadow.as_ref().and_then(|plan| Some(Instant::now() + plan.length?));
-    let way = Way { sharing: Sharing::between(rules.len()), manager: manager.clone(), shadow };
+    let way = Way { places: Places::of(&rules), manager: manager.clone(), shadow };
+    let lookout = Lookout::of(config, &way.places);
+    let mut lines = Lines::default();
     let mut opening = JoinSet::new();
-    for config in rules {
-        let span = span_of(&config);
-        opening.spawn(manager.watchdog().watch("start", wait_for_store(config, way.clone()).instrument(span)));
-    }
     let first = tokio::select! {
-        first = opened_at_start(&mut opening) => first?,
+        first = async {
+            manager.watchdog().watch("start", lookout.begin(&manager)).await?;
+            lines.open_new(config, &way, &mut opening);
+            opened_at_start(&mut opening).await
+        } => first?,
         () = signals.next() => return Ok(()),
     };
-    let mut daemon = Daemon::start(config, serving, first, &way).await?;
+    let mut daemon = Daemon::start(config, serving, first, &way)?;
+    let mut news = daemon.keep_looking(lookout);
     manager.ready();
     let again = |unfit, opening: &mut JoinSet<_>| {
         opening.spawn(manager.watchdog().watch("start", try_again(unfit, way.clone())));
@@ -115,6 +121,10 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
             () = &mut reloading => {}
             // Half a daemon would look alive to its service manager.
             bug = daemon.broken() => return Err(bug),
+            Some(()) = news.recv() => {
+                lines.open_new(config, &way, &mut opening);
+                daemon.expect(config.rule_names());
+            }
             Some(opened) = opening.join_next() => match opened.map_err(|error| RunError::Bug(error.to_string()))? {
                 // Others close orders, and go on.
                 Ok(opened) => {
@@ -129,6 +139,22 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
     }
     manager.stopping().await;
     daemon.stop(config.shutdown.timeout.get(), &mut signals).await
+}
+
+/// The lines that were opened, or are being opened.
+#[derive(Debug, Default)]
+struct Lines(BTreeSet<RuleName>);
+
+impl Lines {
+    /// Opens those of which nobody knew. A pattern is none while its tables are not known.
+    fn open_new(&mut self, config: &Config, way: &Way, opening: &mut JoinSet<Result<Opened, Unfit>>) {
+        for line in config.of_each_rule() {
+            if !line.is_pattern() && self.0.insert(line.which.name.clone()) {
+                let span = span_of(&line);
+                opening.spawn(way.manager.watchdog().watch("start", wait_for_store(line, way.clone()).instrument(span)));
+            }
+        }
+    }
 }
 
 /// Waits until then; without, for ever.
@@ -148,7 +174,8 @@ async fn opened_at_start(opening: &mut JoinSet<Result<Opened, Unfit>>) -> Result
         let Ok(Some(opened)) = next else { break };
         let opened = opened.map_err(|error| RunError::Bug(error.to_string()))?;
         all.push(opened.map_err(|Unfit { config, reason }| {
-            RunError::Configuration(if config.which.is_one_of_several { format!("rule {}: {reason}", config.which.name) } else { reason })
+            let name = config.which.name.in_full();
+            RunError::Configuration(if config.which.is_one_of_several { format!("rule {name}: {reason}") } else { reason })
         })?);
         until = until.max(Instant::now() + AT_START / 10);
     }
@@ -163,20 +190,30 @@ async fn try_again(Unfit { config, reason }: Unfit, way: Way) -> Result<Opened, 
     wait_for_store(config, way).instrument(span).await
 }
 
-/// An orders table: the name that the configuration has for it, and what its rules read for each other.
+/// Where our tables are beside some orders tables: what these have in common.
 #[derive(Debug, Default)]
-struct Table {
-    name: String,
+struct Schema {
+    /// What rules and shards read for each other.
     paused: Arc<LatestPauses>,
+    neighbours: Neighbours,
 }
+
+/// A place in a database, which may have a name.
+type InDatabase = (Option<String>, String);
 
 /// Everything that runs.
 #[derive(Debug)]
 struct Daemon {
     common: Common,
     serving: Option<Serving>,
-    /// By their places in the database.
-    tables: BTreeMap<String, Table>,
+    /// The names that the configuration has for orders tables, by the places of these.
+    tables: BTreeMap<InDatabase, String>,
+    /// By the places of our own tables.
+    schemas: BTreeMap<InDatabase, Schema>,
+    /// Databases whose clocks are watched.
+    clocks: BTreeSet<Option<String>>,
+    /// The shards of each rule that has some.
+    routes: BTreeMap<RuleName, Arc<Routes>>,
     lines: Vec<Line>,
     listening: watch::Sender<Vec<Listening>>,
     summaries: watch::Sender<Vec<Summaries>>,
@@ -186,10 +223,9 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>, way: &Way) -> Result<Self, RunError> {
+    fn start(config: &Config, serving: Option<Serving>, first: Vec<Opened>, way: &Way) -> Result<Self, RunError> {
         let commands = Commands::new(&config.redis).map_err(|error| RunError::Configuration(error.to_string()))?;
         let commands = if way.shadow.is_some() { commands.reading_only() } else { commands };
-        let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         let stop = CancellationToken::new();
         let (subscribed, subscribed_rx) = watch::channel(Hearing::default());
         let (listening, rules) = watch::channel(Vec::new());
@@ -199,23 +235,12 @@ impl Daemon {
         let live = reload::Live {
             config: config.clone(),
             sweep,
-            bounds: Arc::clone(&bounds),
+            bounds: way.places.all_bounds(),
             rules: Vec::new(),
             access: serving.as_ref().map(Serving::access),
             relays: Vec::new(),
         };
         let mut others = JoinSet::new();
-        if let Some(Opened { store, .. }) = first.first() {
-            compare_clocks(store.as_ref(), &config.redis, &bounds).await;
-            let clock = ClockWatch {
-                store: Arc::clone(store),
-                bounds: Arc::clone(&bounds),
-                rules: rules.clone(),
-                commands: commands.clone(),
-                stop: stop.clone(),
-            };
-            others.spawn(clock.run());
-        }
         if config.redis.url.is_none() {
             info!("there is no Redis (redis.url is none): orders close by their rows alone, found by the look-ahead and the sweep");
         } else {
@@ -234,7 +259,6 @@ impl Daemon {
         }
         let common = Common {
             commands,
-            bounds,
             sweep: settings,
             subscribed: subscribed_rx,
             closed,
@@ -246,6 +270,9 @@ impl Daemon {
             common,
             serving,
             tables: BTreeMap::new(),
+            schemas: BTreeMap::new(),
+            clocks: BTreeSet::new(),
+            routes: BTreeMap::new(),
             lines: Vec::new(),
             listening,
             summaries,
@@ -266,34 +293,74 @@ impl Daemon {
             opened.config = config;
         }
         opened.store.set_targets(&opened.config.events);
-        let (table, name) = (opened.store.outbox().orders_table(), opened.config.orders.table.to_string());
-        let paused = match self.tables.get(&table) {
-            None => {
-                let Common { closed, stop, .. } = &self.common;
-                // A shadow tells nobody, and prunes nothing.
-                if opened.shadow.is_none() {
-                    let relays = outbox::spawn(&opened.config, &opened.store, &closed.subscribe(), stop, &mut self.others);
-                    let relays = relays.map_err(RunError::Configuration)?.map(|relays| (opened.config.which.name.clone(), relays));
-                    self.live().relays.extend(relays);
-                }
-                Arc::clone(&self.tables.entry(table).or_insert(Table { name, ..Table::default() }).paused)
-            }
-            Some(other) if other.name == name => Arc::clone(&other.paused),
-            Some(Table { name: other, .. }) => {
-                return Err(RunError::Configuration(format!(
-                    "rule {}: orders.table is {name}, the same table that another rule calls {other}; write it alike in both, so that they \
-                     can be told apart",
-                    opened.config.which.name
-                )));
-            }
-        };
-        let line = Line::start(opened, &self.common, &paused, self.serving.as_ref(), (&mut self.workers, &mut self.others))
-            .map_err(RunError::Configuration)?;
+        let paused = self.look_after(&opened)?;
+        let name = &opened.config.which.name;
+        let routes = name.shard().map(|_| Arc::clone(self.routes.entry(name.everywhere()).or_default()));
+        let around = Around { common: &self.common, paused: &paused, routes: routes.as_ref(), serving: self.serving.as_ref() };
+        let line = Line::start(opened, &around, (&mut self.workers, &mut self.others)).map_err(RunError::Configuration)?;
         self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox), named: line.named.clone() });
-        self.listening.send_modify(|rules| rules.push(line.listening.clone()));
+        self.listening.send_modify(|rules| rules.extend(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);
         Ok(())
+    }
+
+    /// Looks on for tables that patterns stand for; says when there are more.
+    fn keep_looking(&mut self, lookout: Lookout) -> mpsc::Receiver<()> {
+        let (news, heard) = mpsc::channel(1);
+        self.expect(self.live().config.rule_names());
+        self.others.spawn(lookout.run(news, self.common.stop.clone()));
+        heard
+    }
+
+    /// Whoever asks is told of these, too.
+    fn expect(&self, rules: Vec<RuleName>) {
+        if let Some(serving) = &self.serving {
+            serving.expect(rules);
+        }
+    }
+
+    /// Sees to it that somebody tells of the closures in a table, and watches the clock of its database.
+    fn look_after(&mut self, opened: &Opened) -> Result<Arc<LatestPauses>, RunError> {
+        let Opened { config, store, place, shadow } = opened;
+        let (in_database, outbox) = (|what: String| (config.which.database.clone(), what), store.outbox());
+        let name = config.orders.table.to_string();
+        let before = self.tables.insert(in_database(outbox.orders_table()), name.clone());
+        if let Some(other) = before.as_ref().filter(|other| **other != name) {
+            return Err(RunError::Configuration(format!(
+                "rule {}: orders.table is {name}, the same table that another rule calls {other}; write it alike in both, so that they \
+                 can be told apart",
+                config.which.name
+            )));
+        }
+        let Common { closed, stop, .. } = &self.common;
+        if self.clocks.insert(config.which.database.clone()) {
+            let clock = ClockWatch {
+                store: Arc::clone(store),
+                bounds: Arc::clone(&place.bounds),
+                rules: self.listening.subscribe(),
+                commands: self.common.commands.clone(),
+                stop: stop.clone(),
+            };
+            self.others.spawn(clock.run().instrument(place.span()));
+        }
+        // The events of shards are told together, those of other tables each to their own targets.
+        let is_shard = config.which.name.shard().is_some();
+        let schema = in_database(if is_shard { outbox.place().to_owned() } else { outbox.orders_table() });
+        let is_first = !self.schemas.contains_key(&schema);
+        let Schema { paused, neighbours } = self.schemas.entry(schema).or_default();
+        let paused = Arc::clone(paused);
+        // A shadow tells nobody, and prunes nothing.
+        if before.is_none() && shadow.is_none() {
+            if is_first {
+                let relays = outbox::spawn(config, store, neighbours, &closed.subscribe(), stop, &mut self.others);
+                let relays = relays.map_err(RunError::Configuration)?.map(|relays| (config.which.name.clone(), relays));
+                self.live().relays.extend(relays);
+            } else {
+                outbox::join(config, store, neighbours, stop, &mut self.others);
+            }
+        }
+        Ok(paused)
     }
 
     fn live(&self) -> MutexGuard<'_, reload::Live> {

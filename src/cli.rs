@@ -14,6 +14,7 @@ mod explain;
 mod generate;
 mod healthcheck;
 mod init;
+mod left_out;
 mod logs;
 mod migrate;
 mod output;
@@ -23,7 +24,14 @@ mod run;
 mod targets;
 mod top;
 
-use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    env,
+    ffi::OsString,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+};
 
 use crate::{
     app::RunError,
@@ -31,10 +39,11 @@ use crate::{
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
-    store::{self, OpenError, Store, StoreError},
+    store::{self, OpenError, Settings, Sharing, Store, StoreError},
     trigger::Witness,
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
+use futures::future::join_all;
 use output::{complain, print};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
@@ -44,6 +53,9 @@ struct Arguments {
     /// The configuration file [env: ORDER_CLOSER_CONFIG] [default: /etc/order-closer/order-closer.toml, if it exists].
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Only the orders of this shard, such as ds_0.t_order_3, where orders are in several tables or databases.
+    #[arg(long, global = true, value_name = "NAME")]
+    shard: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -154,20 +166,22 @@ enum Exit {
 }
 
 /// A command that failed: what to say, and the exit status.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Failure {
     exit: Exit,
     message: String,
+    /// The whole database can't be used.
+    is_away: bool,
 }
 
 impl Failure {
     fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, message: message.into(), is_away: false }
     }
 
     /// The same of a rule, which is named where there are several.
     fn of(self, rule: &Which) -> Self {
-        if rule.is_one_of_several { Self { message: format!("{}: {}", rule.name, self.message), ..self } } else { self }
+        if rule.is_one_of_several { Self { message: format!("{}: {}", rule.name.in_full(), self.message), ..self } } else { self }
     }
 }
 
@@ -184,7 +198,8 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::Refused { cure, .. } => return Self::new(Exit::Configuration, format!("{error}; {cure}")),
-            StoreError::Unavailable(_) | StoreError::TimedOut(_) => Exit::Unavailable,
+            StoreError::Unavailable(_) => return Self { is_away: true, ..Self::new(Exit::Unavailable, error.to_string()) },
+            StoreError::TimedOut(_) => Exit::Unavailable,
             // Somebody holds the whole table, say; the next run goes on.
             StoreError::Conflict(_) | StoreError::Locked(_) => Exit::Unfinished,
             StoreError::Rejected(_) => Exit::Configuration,
@@ -232,7 +247,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     // The panic's own message has been printed when it gets here.
     match std::panic::catch_unwind(|| dispatch(arguments)) {
         Ok(Ok(exit)) => code(exit),
-        Ok(Err(Failure { exit, message })) => {
+        Ok(Err(Failure { exit, message, .. })) => {
             complain(&message);
             code(exit)
         }
@@ -266,13 +281,23 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         runtime.shutdown_background();
         return ended;
     }
-    let loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    let mut loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
+    if arguments.command.opens_stores() {
+        let patterns = loaded.config.patterns();
+        if !patterns.is_empty() {
+            runtime(1)?.block_on(find_tables(&patterns))?;
+        }
+    }
+    if let Some(shard) = &arguments.shard {
+        only_shard(&mut loaded.config, shard, &arguments.command)?;
+    }
     if matches!(
         arguments.command,
         Command::Run(_) | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }
     ) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
+    refuse_what_shards_lack(&loaded.config, &arguments.command).map_err(|what| Failure::new(Exit::Configuration, what))?;
     let settings = &loaded.config;
     let log = logs::start(&loaded)?;
     match arguments.command {
@@ -295,6 +320,88 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json, .. } => config::run(&loaded, json),
         Command::Demo(_) | Command::Init(_) | Command::Generate(_) => Ok(Exit::Done),
+    }
+}
+
+impl Command {
+    /// Whether it goes over the orders tables by itself.
+    fn opens_stores(&self) -> bool {
+        match self {
+            Self::Reconcile(_)
+            | Self::Check(_)
+            | Self::Close(_)
+            | Self::Pause(_)
+            | Self::Resume(_)
+            | Self::Status { .. }
+            | Self::Migrate { .. }
+            | Self::Explain { .. }
+            | Self::Events(_)
+            | Self::DeadLetters(_) => true,
+            // The daemon looks tables up again and again.
+            Self::Run(_)
+            | Self::Arm { .. }
+            | Self::Healthcheck
+            | Self::Top(_)
+            | Self::Targets(_)
+            | Self::Deliver
+            | Self::Config { .. }
+            | Self::Demo(_)
+            | Self::Init(_)
+            | Self::Generate(_) => false,
+        }
+    }
+}
+
+/// Looks up the tables that patterns stand for. One whose database is away stays a pattern: whoever opens it says why.
+async fn find_tables(patterns: &[Config]) -> Result<(), Failure> {
+    let sharing_of = sharings(patterns);
+    let looked =
+        join_all(patterns.iter().map(async |config| store::find_tables(config, &Settings::of(config).sharing(&sharing_of(config))).await));
+    for (config, looked) in patterns.iter().zip(looked.await) {
+        match looked {
+            Ok(_) | Err(OpenError::Store(StoreError::Unavailable(_) | StoreError::TimedOut(_))) => {}
+            Err(error) => return Err(Failure::from(error).of(&config.which)),
+        }
+    }
+    Ok(())
+}
+
+/// Leaves only one shard for a command to look at.
+fn only_shard(config: &mut Config, shard: &str, command: &Command) -> Result<(), Failure> {
+    if matches!(command, Command::Run(_) | Command::Config { .. } | Command::Healthcheck | Command::Top(_)) {
+        return Err(Failure::new(Exit::Usage, "--shard is for commands that look at orders; this one is about all shards"));
+    }
+    let names = config.rule_names();
+    let known: Vec<&str> = names.iter().filter_map(RuleName::shard).collect();
+    if !known.contains(&shard) {
+        let message = match known.as_slice() {
+            [] => "orders are in one table: there is no --shard to name".into(),
+            [first, ..] => {
+                let (shown, meant) = (Printable(&format!("{shard:?}")).to_string(), did_you_mean(shard, known.iter().copied()));
+                format!("there is no shard {shown}, but {}, such as {first}{meant}", known.len())
+            }
+        };
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    config.only_shard = Some(shard.to_owned());
+    Ok(())
+}
+
+/// Refuses what does not go over several databases or tables.
+fn refuse_what_shards_lack(config: &Config, command: &Command) -> Result<(), String> {
+    let are_several_databases = config.databases.each().count() > 1;
+    let lacking = [
+        ("run --shadow", matches!(command, Command::Run(arguments) if arguments.is_shadow())),
+        ("targets", matches!(command, Command::Targets(_))),
+        ("deliver", matches!(command, Command::Deliver)),
+        (
+            "reconcile --accept-clock",
+            are_several_databases && matches!(command, Command::Reconcile(arguments) if arguments.accepts_clock()),
+        ),
+    ];
+    match lacking.into_iter().find(|(_, is_meant)| *is_meant && config.is_sharded()) {
+        Some((what, _)) => Err(format!("order-closer {what} does not work with orders in several tables or databases")),
+        None => Ok(()),
     }
 }
 
@@ -334,9 +441,20 @@ fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
     }
 }
 
-/// Opens the store of a rule, for a command that goes over all rules.
+/// What the stores of each database have in common.
+fn sharings(lines: &[Config]) -> impl Fn(&Config) -> Sharing + use<> {
+    let mut databases: BTreeMap<Option<String>, Vec<&Config>> = BTreeMap::new();
+    for config in lines {
+        databases.entry(config.which.database.clone()).or_default().push(config);
+    }
+    let sharings: BTreeMap<_, _> = databases.into_iter().map(|(name, lines)| (name, Sharing::of(&lines))).collect();
+    move |config| sharings.get(&config.which.database).cloned().unwrap_or_default()
+}
+
+/// Opens the store of a rule, for a command that goes over all rules. A shard is named by whoever leaves it out.
 async fn store_of(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    store::open(config).await.map_err(|error| Failure::from(error).of(&config.which))
+    let named = |failure: Failure| if config.which.name.shard().is_some() { failure } else { failure.of(&config.which) };
+    store::open(config).await.map_err(|error| named(error.into()))
 }
 
 /// What two ends amount to: a wrong configuration counts for more than a server that may come back, and that for more than
@@ -349,11 +467,13 @@ fn worst(one: Exit, other: Exit) -> Exit {
 /// The first rule of each orders table: what stands in our tables beside it is every rule's of that table.
 fn each_table(rules: Vec<Config>) -> Vec<Config> {
     let mut tables = HashSet::new();
-    rules.into_iter().filter(|config| tables.insert(config.orders.table.clone())).collect()
+    rules.into_iter().filter(|config| tables.insert((config.which.database.clone(), config.orders.table.clone()))).collect()
 }
 
 fn names(config: &Config) -> String {
-    config.rule_names().iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    let mut names: Vec<String> = config.rule_names().iter().map(ToString::to_string).collect();
+    names.dedup();
+    names.join(", ")
 }
 
 /// Reads an order's id as somebody has written it.

@@ -6,18 +6,22 @@
 
 mod ask;
 mod changes;
+mod databases;
 mod events;
 mod explain;
+mod found;
 mod hints;
 mod http;
 mod key_prefix;
 mod live;
 mod load;
 mod optional;
+mod ranges;
 mod rule;
 mod rules;
 mod schema;
 mod secret;
+mod shards;
 mod span;
 mod statement;
 mod status;
@@ -31,8 +35,10 @@ mod verb;
 
 pub use ask::{Ask, Unanswered};
 pub use changes::{Changes, LIVE};
+pub use databases::{DatabaseUrls, Databases};
 pub use events::{EventSource, Events, Stream, TargetName, Webhook, WebhookSecret};
 pub(crate) use explain::quoted;
+pub use found::{Found, Pattern};
 pub use hints::{AmqpDoor, Broker, Door, DoorName, Hints, IdIn, Kind, SortedSetDoor, StreamDoor};
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
@@ -63,6 +69,10 @@ pub struct Config {
     pub redis: Redis,
     /// Where orders live.
     pub database: Database,
+    /// Where the orders of several shards live; nothing where they live in one database.
+    #[serde(skip_serializing_if = "Databases::are_none")]
+    #[schemars(schema_with = "schema::databases")]
+    pub databases: Databases,
     /// How the orders table is laid out.
     pub orders: Orders,
     /// How orders are closed.
@@ -90,6 +100,12 @@ pub struct Config {
     /// Of which rule these settings are.
     #[serde(skip)]
     pub which: Which,
+    /// The only shard that somebody wants to know of.
+    #[serde(skip)]
+    pub only_shard: Option<String>,
+    /// The tables that patterns stand for.
+    #[serde(skip)]
+    pub found: Found,
 }
 
 /// Where keys expire.
@@ -164,7 +180,8 @@ impl Default for Database {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Orders {
-    /// The table, schema-qualified if need be.
+    /// The table, schema-qualified if need be; or several, with a range such as `{0..15}` for a number, and the name of their
+    /// database before the first dot where databases have names.
     pub table: TableName,
     /// The column whose value follows the prefix in the key.
     pub id: ColumnName,

@@ -22,13 +22,14 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{FromRequestParts, Query, State, rejection::QueryRejection},
+    extract::{FromRequestParts, Path, Query, State, rejection::QueryRejection},
     handler::Handler,
     http::{HeaderValue, StatusCode, header, request::Parts},
     middleware,
     response::{IntoResponse, Response},
     routing::{MethodRouter, delete, get, post, put},
 };
+use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Semaphore};
 use tower_http::limit::RequestBodyLimitLayer;
@@ -80,21 +81,74 @@ impl Desks {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The rule that is named; without a name the only one that has orders.
-    fn of(&self, rule: Option<&str>) -> Result<Desk, Refusal> {
-        let names = || self.readiness.rules().iter().map(RuleName::as_str).collect::<Vec<_>>().join(", ");
-        let wanted = match (rule, self.readiness.rules()) {
-            (Some(rule), rules) => {
-                let found = rules.iter().find(|name| name.as_str() == rule);
-                found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {}", names())))?
+    /// The rule that is named, or without a name the only one that has orders; of its shards the one that is named, or all.
+    fn wanted(&self, Named { rule, shard }: &Named) -> Result<Vec<RuleName>, Refusal> {
+        let all = self.readiness.rules();
+        let mut rules: Vec<&RuleName> = all.iter().collect();
+        rules.dedup_by_key(|rule| rule.as_str());
+        let names = || rules.iter().map(|rule| rule.as_str()).collect::<Vec<_>>().join(", ");
+        let rule = match (rule.as_deref(), rules.as_slice()) {
+            (Some(rule), rules) if rules.iter().any(|known| known.as_str() == rule) => rule,
+            (Some(rule), _) => {
+                return Err(Refusal::new(StatusCode::NOT_FOUND, format!("there is no rule {rule:?}, but {}", names())));
             }
-            (None, [only]) => only,
-            (None, rules) if let [only] = rules.iter().filter(|name| !name.is_timers()).collect::<Vec<_>>().as_slice() => only,
+            (None, [only]) => only.as_str(),
+            (None, rules) if let [only] = rules.iter().filter(|name| !name.is_timers()).collect::<Vec<_>>().as_slice() => only.as_str(),
             (None, _) => return Err(Refusal::bad(format!("there are several rules; add ?rule= with one of {}", names()))),
         };
-        let found = self.all().into_iter().find(|desk| desk.store.rule() == wanted);
-        found.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{wanted}: {NOT_BEGUN}")))
+        let of_rule = all.iter().filter(|name| name.as_str() == rule);
+        let wanted: Vec<RuleName> = of_rule.filter(|name| shard.is_none() || name.shard() == shard.as_deref()).cloned().collect();
+        match (wanted.is_empty(), shard) {
+            (true, Some(shard)) => Err(Refusal::new(StatusCode::NOT_FOUND, format!("the rule {rule} has no shard {shard:?}"))),
+            _ => Ok(wanted),
+        }
     }
+
+    fn begun(&self, wanted: &RuleName) -> Result<Desk, Refusal> {
+        let found = self.all().into_iter().find(|desk| desk.store.rule() == wanted);
+        found.ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{}: {NOT_BEGUN}", wanted.in_full())))
+    }
+
+    /// The only one that is meant.
+    fn of(&self, named: &Named) -> Result<Desk, Refusal> {
+        match self.wanted(named)?.as_slice() {
+            [only] => self.begun(only),
+            several => Err(Refusal::bad(format!("there are several shards; add ?shard= with one of {}", shards(several.iter())))),
+        }
+    }
+
+    /// The one that has an order: of several shards all are asked.
+    async fn of_order(&self, named: &Named, id: &str) -> Result<Desk, Refusal> {
+        let wanted = self.wanted(named)?;
+        if let [only] = wanted.as_slice() {
+            return self.begun(only);
+        }
+        let desks = wanted.iter().map(|name| self.begun(name)).collect::<Result<Vec<_>, _>>()?;
+        let looked = join_all(desks.iter().map(|desk| desk.has(id))).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut having = desks.iter().zip(&looked).filter(|(_, has)| **has).map(|(desk, _)| desk);
+        match (having.next(), having.next()) {
+            (Some(only), None) => Ok(only.clone()),
+            // Each says the same of it.
+            (None, _) => desks.into_iter().next().ok_or_else(|| Refusal::bad("there is no rule")),
+            (Some(_), Some(_)) => {
+                let having = desks.iter().zip(looked).filter(|(_, has)| *has).map(|(desk, _)| desk.store.rule());
+                let reason = format!("it is an order of several shards; add ?shard= with one of {}", shards(having));
+                Err(Refusal::new(StatusCode::CONFLICT, reason))
+            }
+        }
+    }
+}
+
+/// The names of shards, in words.
+fn shards<'r>(rules: impl Iterator<Item = &'r RuleName>) -> String {
+    rules.filter_map(|name| name.shard()).collect::<Vec<_>>().join(", ")
+}
+
+/// What stands behind the question mark of most requests.
+#[derive(Debug, Deserialize)]
+struct Named {
+    rule: Option<String>,
+    shard: Option<String>,
 }
 
 /// The rule that a request is about, as it says behind the question mark.
@@ -105,12 +159,21 @@ impl FromRequestParts<Desks> for Of {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, desks: &Desks) -> Result<Self, Refusal> {
-        #[derive(Deserialize)]
-        struct Named {
-            rule: Option<String>,
-        }
-        let Named { rule } = asked(Query::try_from_uri(&parts.uri))?;
-        desks.of(rule.as_deref()).map(Self)
+        desks.of(&asked(Query::try_from_uri(&parts.uri))?).map(Self)
+    }
+}
+
+/// The rule, and the shard, that has the order that a request is about.
+#[derive(Debug)]
+struct OfOrder(Desk);
+
+impl FromRequestParts<Desks> for OfOrder {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, desks: &Desks) -> Result<Self, Refusal> {
+        let named = asked(Query::try_from_uri(&parts.uri))?;
+        let Path(id) = Path::<String>::from_request_parts(parts, desks).await.map_err(|error| Refusal::bad(error.body_text()))?;
+        desks.of_order(&named, &id).await.map(Self)
     }
 }
 
@@ -147,6 +210,15 @@ impl Desk {
             answer.await
         })
         .await
+    }
+
+    /// Whether there is an order with this id.
+    async fn has(&self, id: &str) -> Result<bool, Refusal> {
+        let Ok(id) = self.explainer.read(id) else { return Ok(false) };
+        let store = Arc::clone(&self.store);
+        let looked = self.read(async move { store.look(&[id]).await }).await?;
+        let away = |error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("{}: {error}", self.store.rule().in_full()));
+        looked.map(|rows| !rows.is_empty()).map_err(away)
     }
 
     async fn run<T: Send + 'static>(&self, answer: impl Future<Output = T> + Send + 'static) -> Result<T, Refusal> {

@@ -20,7 +20,8 @@ pub enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// A metric. Names follow Prometheus' conventions: base units, counters end in `_total`.
+/// A metric. Names follow Prometheus' conventions: base units, counters end in `_total`. A value of the label `rule` that names a
+/// shard makes one more label, `shard`.
 #[derive(Debug)]
 pub struct Metric {
     /// Its name.
@@ -32,6 +33,9 @@ pub struct Metric {
     /// What it means, with its unit.
     pub help: &'static str,
 }
+
+/// What separates a rule's name and its shard's in a value of the label `rule`; less than whatever a name has.
+pub(crate) const BESIDE: char = '\u{1f}';
 
 /// Lateness, from a millisecond to half an hour.
 const LATENESS_BUCKETS: &[f64] =
@@ -180,8 +184,14 @@ impl Metric {
 
     fn key(&self, values: &[&str]) -> Key {
         debug_assert_eq!(self.labels.len(), values.len(), "labels of {}", self.name);
-        let label = |(name, value): (&&'static str, &&str)| Label::new(*name, SharedString::from((*value).to_owned()));
-        Key::from_parts(KeyName::from_const_str(self.name), self.labels.iter().zip(values).map(label).collect::<Vec<_>>())
+        let label = |name: &'static str, value: &str| Label::new(name, SharedString::from(value.to_owned()));
+        let mut labels = Vec::with_capacity(self.labels.len() + 1);
+        for (name, value) in self.labels.iter().zip(values) {
+            let (value, shard) = value.split_once(BESIDE).map_or((*value, None), |(rule, shard)| (rule, Some(shard)));
+            labels.push(label(name, value));
+            labels.extend(shard.map(|shard| label("shard", shard)));
+        }
+        Key::from_parts(KeyName::from_const_str(self.name), labels)
     }
 }
 

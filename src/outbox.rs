@@ -50,20 +50,21 @@ pub use timers::{Cancelled, Due, NewTimer, Rearmed, Registered, Timer, TimerName
 
 use crate::{
     config::{Config, Events},
-    store::{Outbox, Store, StoreError},
+    store::{Neighbours, Outbox, Store, StoreError},
 };
 
 use relays::Common;
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Starts whoever works on our own tables, if they are there.
+/// Starts whoever works on our own tables, if they are there: for this orders table, and for those that become its neighbours.
 ///
 /// # Errors
 /// As [`couriers`] says.
 pub fn spawn(
     config: &Config,
     store: &Arc<dyn Store>,
+    neighbours: &Neighbours,
     closed: &watch::Receiver<()>,
     stop: &CancellationToken,
     running: &mut JoinSet<()>,
@@ -79,12 +80,28 @@ pub fn spawn(
     if store.outbox().is_outdated() {
         error!(reason = store.outbox().missing(), "what needs the newer tables is left off");
     }
-    running.spawn(Pruner::new(Arc::clone(store), settings.keep.get(), stop.clone()).run());
+    neighbours.add(store.outbox());
+    let all = store.outbox().clone().with_neighbours(neighbours);
+    running.spawn(Pruner::new(Arc::clone(store), settings.keep.get(), stop.clone()).pruning(Some(all)).run());
     // What was recorded while events were enabled is still told.
-    let common = Common { store: Arc::clone(store), closed: closed.clone(), stop: stop.clone(), grace: config.shutdown.timeout.get() / 2 };
+    let common = Common {
+        store: Arc::clone(store),
+        neighbours: neighbours.clone(),
+        closed: closed.clone(),
+        stop: stop.clone(),
+        grace: config.shutdown.timeout.get() / 2,
+    };
     let (relays, ended) = Relays::start(Plan::of(config)?, common)?;
     running.spawn(ended);
     Ok(Some(relays))
+}
+
+/// Starts what a further orders table needs beside one that has all: its events are told and pruned with those of the others.
+pub fn join(config: &Config, store: &Arc<dyn Store>, neighbours: &Neighbours, stop: &CancellationToken, running: &mut JoinSet<()>) {
+    if store.outbox().is_ready() {
+        neighbours.add(store.outbox());
+        running.spawn(Pruner::new(Arc::clone(store), config.events.keep.get(), stop.clone()).pruning(None).run());
+    }
 }
 
 /// Says whom nobody tells of closures, though the configuration names them.

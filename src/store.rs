@@ -32,7 +32,9 @@ mod statement;
 mod statements;
 mod survey;
 mod table;
+mod tables;
 mod template;
+mod together;
 mod zone;
 
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
@@ -40,13 +42,14 @@ pub use error::{Misfit, OpenError, StoreError};
 pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
 pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for, tables_of_timers};
-pub use own::{Asked, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use own::{Asked, Neighbours, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
 pub use rights::{Grants, grants};
 pub use shadow::{Decision, Shadow};
 pub use survey::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable};
+pub use tables::find_tables;
 
 pub(crate) use driver::Value;
 #[cfg(test)]

@@ -12,20 +12,21 @@ use tracing::{Instrument, Span, error_span};
 use super::{
     ZONE_EVERY,
     opening::{Opened, Shadowed},
+    places::Shared,
     serving::{Parts, Serving},
 };
 use crate::{
     ask::{self, Ahead, Ask},
-    close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Registrar, Requests, Share, Stats, Worker},
-    config::{Config, Live, Sweep as SweepSettings},
+    close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Registrar, Requests, Share, Stats, Worker},
+    config::{Config, Live, Sweep as SweepSettings, Which},
     ops::Summaries,
     outbox::LatestPauses,
     redis::Commands,
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Membership, Pacer, Passes, PauseWatch, Sweep, Turns,
-        Witness, ZoneWatch,
+        Board, Body, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
+        Takers, Turns, Witness, ZoneWatch,
     },
     watchdog::Watchdog,
 };
@@ -38,7 +39,6 @@ const LATER: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) commands: Commands,
-    pub(super) bounds: Arc<Bounds>,
     /// How the table is gone over.
     pub(super) sweep: Live<SweepSettings>,
     /// Whether there is a confirmed subscription.
@@ -51,12 +51,24 @@ pub(super) struct Common {
     pub(super) report: Option<Report>,
 }
 
+/// What a line starts among.
+#[derive(Debug)]
+pub(super) struct Around<'d> {
+    pub(super) common: &'d Common,
+    /// What other lines beside the same tables of ours have read.
+    pub(super) paused: &'d Arc<LatestPauses>,
+    /// The shards of its rule, where it is one of them.
+    pub(super) routes: Option<&'d Arc<Routes>>,
+    pub(super) serving: Option<&'d Serving>,
+}
+
 /// A rule's part, running.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) store: Arc<dyn Store>,
     pub(super) inbox: Arc<Inbox>,
-    pub(super) listening: Listening,
+    /// Nothing where another shard of its rule has it.
+    pub(super) listening: Option<Listening>,
     pub(super) summaries: Summaries,
     /// Changes the names of the targets in the configuration.
     pub(super) named: watch::Sender<Arc<[String]>>,
@@ -65,7 +77,12 @@ pub(super) struct Line {
 
 /// What a rule's lines of the log say of it: nothing where there is no other.
 pub(super) fn span_of(config: &Config) -> Span {
-    if config.which.is_one_of_several { error_span!("rule", rule = %config.which.name) } else { Span::none() }
+    let Which { name, is_one_of_several, .. } = &config.which;
+    match name.shard() {
+        Some(shard) => error_span!("rule", rule = %name, shard),
+        None if *is_one_of_several => error_span!("rule", rule = %name),
+        None => Span::none(),
+    }
 }
 
 impl Line {
@@ -75,22 +92,22 @@ impl Line {
     /// Says which file of its settings can't be used, and why.
     pub(super) fn start(
         opened: Opened,
-        common: &Common,
-        paused: &Arc<LatestPauses>,
-        serving: Option<&Serving>,
+        &Around { common, paused, routes, serving }: &Around<'_>,
         (workers, others): (&mut JoinSet<()>, &mut JoinSet<()>),
     ) -> Result<Self, String> {
-        let Opened { config, store, shadow } = opened;
+        let Opened { config, store, place, shadow } = opened;
+        let bounds = &place.bounds;
         let span = span_of(&config);
         let inside = span.clone();
         let _inside = inside.enter();
-        let Common { commands, bounds, sweep: settings, subscribed, closed, watchdog, stop, report } = common;
+        let Common { commands, sweep: settings, subscribed, closed, watchdog, stop, report } = common;
         let rule = config.which.name.clone();
         let commands = commands.of(&config.redis.key_prefix);
         let inbox = Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone()).of(&rule));
         let stats = Arc::new(Stats::of(&rule));
         let keys = KeyReader::new(config.redis.key_prefix.clone(), Arc::clone(&store));
-        let peers = Arc::new(Membership::default());
+        let is_shadow = shadow.is_some();
+        let (peers, heartbeat) = place.membership(&rule);
         let outage = Arc::new(Outage::new(Arc::clone(&store)));
         let witness = Witness::of(&config, &store, &commands);
         if let Some(witness) = &witness {
@@ -103,7 +120,6 @@ impl Line {
         let closer = Closer::within(Arc::clone(&store), Arc::clone(bounds));
         let pauses = PauseWatch::of(&store, stop).beside(paused);
         let gate = Arc::clone(&pauses.gate);
-        let is_shadow = shadow.is_some();
         let passed = match &witness {
             Some(witness) if is_shadow => Clearances::default().and(Some(Arc::new(Foreseen(Arc::clone(witness))))),
             Some(_) | None => Clearances::default().and(witness.clone()),
@@ -146,6 +162,7 @@ impl Line {
             settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns: Arc::clone(&turns),
+            beat: place.beat,
             stop: stop.clone(),
         };
         let sweep = Sweep {
@@ -156,18 +173,25 @@ impl Line {
             settings: settings.clone(),
             passes: Arc::clone(&passes),
             turns,
+            beat: place.beat,
             stop: stop.clone(),
         };
+        let taker = Taker { inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
+        let (expected, takers) = match routes.map(|routes| (routes, routes.add(taker.clone()))) {
+            None => (None, Some(Takers::Table(taker))),
+            Some((routes, (expected, is_first))) => (Some(expected), is_first.then(|| Takers::Shards(Arc::clone(routes)))),
+        };
+        let listening = takers.map(|takers| Listening { keys: keys.clone(), takers });
         let pacer = Pacer::new(
             (upcoming_rx, later_rx),
             Arc::clone(&inbox),
             Arc::clone(&peers),
             // Without a subscription orders are offered at their deadlines, and no key is touched.
-            (keys.clone(), Arc::new(commands.clone()), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
+            (keys, Arc::new(commands.clone()), if is_shadow { watch::channel(Hearing::default()).1 } else { subscribed.clone() }),
             stop.clone(),
         )
-        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _));
-        let listening = Listening { keys, inbox: Arc::clone(&inbox), peers: Arc::clone(&peers), stats: Arc::clone(&stats) };
+        .with_foresight(ask.clone().map(|ask| Arc::new(Ahead(ask)) as _))
+        .expecting(expected);
         worker.spawn(config.close.workers, watchdog, workers);
         let mut spawn = |part: futures::future::BoxFuture<'static, ()>| drop(others.spawn(part.in_current_span()));
         spawn(Box::pin(pauses.run()));
@@ -197,16 +221,28 @@ impl Line {
                 }
                 .run(),
             )),
-            None => spawn(Box::pin(Arc::clone(&peers).run(Heart {
-                config: config.clone(),
-                board: Board::of(&commands, &store),
-                store: Arc::clone(&store),
-                inbox: Arc::clone(&inbox),
-                stats: Arc::clone(&stats),
-                outage: Arc::clone(&outage),
-                gate: Arc::clone(&gate),
-                stop: stop.clone(),
-            }))),
+            None => {
+                let body = Body {
+                    config: config.clone(),
+                    store: Arc::clone(&store),
+                    inbox: Arc::clone(&inbox),
+                    stats: Arc::clone(&stats),
+                    outage: Arc::clone(&outage),
+                    gate: Arc::clone(&gate),
+                };
+                let (board, pulse) = (Board::of(&commands, &store), Arc::clone(&place.pulse));
+                match heartbeat {
+                    None => spawn(Box::pin(Arc::clone(&peers).run(Heart::of(body, board, pulse, stop.clone())))),
+                    Some(Shared { join, first }) => {
+                        // The heart that takes it in beats as long as the daemon runs.
+                        join.send(body).ok();
+                        if let Some(bodies) = first {
+                            let heart = Heart { board, pulse, bodies, stop: stop.clone() };
+                            spawn(Box::pin(Arc::clone(&peers).run(heart).instrument(place.span())));
+                        }
+                    }
+                }
+            }
         }
         let summaries = Summaries {
             gate: Arc::clone(&gate),

@@ -8,12 +8,13 @@ use std::{
 use backon::{BackoffBuilder, ExponentialBuilder};
 use tracing::{debug, error, info, warn};
 
+use super::places::{Place, Places};
 use crate::{
     close::Reminder,
     config::{Config, Rule},
     ops::ServiceManager,
     shadow::Plan,
-    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Sharing, Store, StoreError},
+    store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Store, StoreError},
     trigger::{LONGEST_READ, claimed_twice},
     watchdog,
 };
@@ -57,12 +58,17 @@ async fn try_to_open(config: &Config, settings: Settings) -> Result<Arc<dyn Stor
     }
 }
 
+/// One of several databases that is away for so long is not just starting.
+const AWAY: Duration = Duration::from_secs(3);
+
 /// A rule whose table fits.
 #[derive(Debug)]
 pub(super) struct Opened {
     /// The settings as this rule has them.
     pub(super) config: Config,
     pub(super) store: Arc<dyn Store>,
+    /// Its database.
+    pub(super) place: Arc<Place>,
     /// The store's own self, where it is a shadow.
     pub(super) shadow: Option<Shadowed>,
 }
@@ -78,7 +84,7 @@ pub(super) struct Shadowed {
 /// How the daemon's rules are opened.
 #[derive(Debug, Clone)]
 pub(super) struct Way {
-    pub(super) sharing: Sharing,
+    pub(super) places: Places,
     pub(super) manager: ServiceManager,
     /// Nothing is closed, and this is how that is told.
     pub(super) shadow: Option<Plan>,
@@ -103,19 +109,28 @@ pub(super) async fn wait_for_store(config: Config, way: Way) -> Result<Opened, U
         .with_jitter()
         .build();
     let mut waiting: Option<Waiting> = None;
+    let place = way.places.place(&config);
     loop {
         way.manager.starting("waiting for the database");
-        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&way.sharing);
+        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&place.sharing);
         let opened = match &way.shadow {
             None => open(&config, settings).await.map(|store| (store, None)),
             Some(plan) => open_shadow(&config, settings, plan).await.map(|shadowed| (Arc::clone(&shadowed.store) as _, Some(shadowed))),
         };
         let error = match opened {
-            Ok((store, shadow)) => return examined(config, store, shadow).await,
+            Ok((store, shadow)) => {
+                place.compare_clocks(&config, store.as_ref()).await;
+                return examined(config, store, place, shadow).await;
+            }
             Err(error) => error,
         };
         let Some(cure) = error.cure() else { return Err(Unfit { reason: unmendable(&error), config }) };
-        waiting.get_or_insert_with(Waiting::new).say(&error, cure);
+        if config.which.name.shard().is_some() && matches!(error, OpenError::Store(StoreError::Unavailable(_))) {
+            // Said once for all of them.
+            place.say_away(&error, cure);
+        } else {
+            waiting.get_or_insert_with(Waiting::new).say(&error, cure);
+        }
         watchdog::waiting(tokio::time::sleep(pauses.next().unwrap_or_default())).await;
     }
 }
@@ -139,7 +154,7 @@ async fn open_shadow(config: &Config, settings: Settings, plan: &Plan) -> Result
 }
 
 /// Says what there is to say of a store before the first order is closed.
-async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed>) -> Result<Opened, Unfit> {
+async fn examined(config: Config, store: Arc<dyn Store>, place: Arc<Place>, shadow: Option<Shadowed>) -> Result<Opened, Unfit> {
     if let Ok(Some(Claim { id, rule })) = claimed_twice(store.as_ref()).await {
         let own = store.rule();
         let reason = format!(
@@ -152,7 +167,7 @@ async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed
         warn!(reason = what, fix, "orders may never close");
     }
     if shadow.is_some() {
-        return Ok(Opened { config, store, shadow });
+        return Ok(Opened { config, store, place, shadow });
     }
     match store::rehearse_on_an_order(store.as_ref()).await {
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
@@ -165,7 +180,7 @@ async fn examined(config: Config, store: Arc<dyn Store>, shadow: Option<Shadowed
             warn!(order = %id, reason, "a closure was tried on this order and refused; others may be refused, too");
         }
     }
-    Ok(Opened { config, store, shadow })
+    Ok(Opened { config, store, place, shadow })
 }
 
 fn unmendable(error: &OpenError) -> String {
@@ -178,15 +193,28 @@ fn unmendable(error: &OpenError) -> String {
 }
 
 /// What was said of a wait.
-struct Waiting {
+#[derive(Debug)]
+pub(super) struct Waiting {
     since: Instant,
     reason: String,
     reminder: Reminder,
 }
 
 impl Waiting {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { since: Instant::now(), reason: String::new(), reminder: Reminder::default() }
+    }
+
+    /// The same of a database for all its shards, each of which comes and says it, perhaps in other words. Others begin meanwhile:
+    /// it is not waited for in silence.
+    pub(super) fn say_together(&mut self, error: &OpenError, cure: &str) {
+        let reason = error.to_string();
+        if self.reason.is_empty() {
+            warn!(reason, "waiting for the database");
+        } else if self.since.elapsed() >= AWAY && self.reminder.is_due(tokio::time::Instant::now()) {
+            error!(reason, cure, since_s = self.since.elapsed().as_secs(), "no order can be closed; waiting for the database");
+        }
+        self.reason = reason;
     }
 
     /// Says each reason once, and each minute again. A database that is merely away may be just starting, as this host is.

@@ -43,7 +43,8 @@ pub(super) struct Live {
     /// The configuration as it was taken over last: a rule that starts later has that.
     pub(super) config: Config,
     pub(super) sweep: watch::Sender<Sweep>,
-    pub(super) bounds: Arc<Bounds>,
+    /// Of each database.
+    pub(super) bounds: Vec<Arc<Bounds>>,
     pub(super) rules: Vec<LiveRule>,
     /// Who may ask over HTTP, where that is answered.
     pub(super) access: Option<Access>,
@@ -104,7 +105,8 @@ impl Reloading<'_> {
     }
 
     fn reload(&self, before: &Loaded) -> Result<(Loaded, Vec<String>), Refused> {
-        let Reread { loaded, set_level } = (self.read)().map_err(Refused::Broken)?;
+        let Reread { mut loaded, set_level } = (self.read)().map_err(Refused::Broken)?;
+        loaded.config.found = before.config.found.clone();
         let Changes { live: changed, fixed } = before.changes(&loaded);
         if !fixed.is_empty() {
             return Err(Refused::Fixed(fixed));
@@ -120,7 +122,7 @@ impl Reloading<'_> {
 
         set_level();
         live.sweep.send_replace(config.sweep.clone());
-        live.bounds.set_oldest(config.sweep.oldest.get());
+        live.bounds.iter().for_each(|bounds| bounds.set_oldest(config.sweep.oldest.get()));
         for LiveRule { store, inbox, named } in &live.rules {
             if let Some(rule) = rule(store.rule()) {
                 inbox.set_retry(rule.close.retry.clone());

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Bounds, Gate, Inbox, Outage, Registrar, Requests, Stats},
-    config::{Config, Live, Sweep},
+    config::{Config, Live, RuleName, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
     metric,
@@ -82,6 +82,11 @@ impl Serving {
         self.access.clone()
     }
 
+    /// These are all rules by now.
+    pub(super) fn expect(&self, rules: Vec<RuleName>) {
+        self.readiness.expect(rules);
+    }
+
     /// Tells of one more rule.
     pub(super) fn add(&self, config: &Config, parts: Parts, stop: &CancellationToken, running: &mut JoinSet<()>) {
         let Parts {
@@ -140,7 +145,7 @@ impl Serving {
         self.readiness.add(Arc::clone(&readiness));
         self.sources.add(Source {
             rule: store.rule().to_string(),
-            table: config.orders.table.to_string(),
+            table: store.rule().shard().map_or_else(|| config.orders.table.to_string(), str::to_owned),
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             gate,

@@ -153,7 +153,7 @@ impl Ask {
             (false, queue.unanswered(&first, began, now), doubtful)
         };
         if answered {
-            metric::ASK_SECONDS.record((now - began).as_secs_f64(), &[self.parts.rule.as_str()]);
+            metric::ASK_SECONDS.record((now - began).as_secs_f64(), &[self.parts.rule.label()]);
         }
         let silent = queue.is_silent();
         let mut counts: HashMap<&'static str, u64> = HashMap::new();
@@ -218,9 +218,9 @@ impl Ask {
         drop(state);
         let states = [("unanswered", counts.unanswered), ("later", counts.later), ("paid", counts.paid), ("paid_long", counts.paid_long)];
         for (state, orders) in states {
-            metric::ASKED.set(orders as f64, &[self.parts.rule.as_str(), state]);
+            metric::ASKED.set(orders as f64, &[self.parts.rule.label(), state]);
         }
-        metric::OLDEST_UNANSWERED.set(counts.oldest_unanswered.as_secs_f64(), &[self.parts.rule.as_str()]);
+        metric::OLDEST_UNANSWERED.set(counts.oldest_unanswered.as_secs_f64(), &[self.parts.rule.label()]);
         for id in paid_long {
             if let Some(withheld) = sayings.paid_long.withheld(now) {
                 error!(

@@ -29,7 +29,7 @@ pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, ttl: Span
         return Err(Failure::new(Exit::Configuration, "there is no Redis to write a key to: redis.url is \"none\""));
     }
     let failed = |error: RedisError| {
-        let Failure { exit, message } = error.into();
+        let Failure { exit, message, .. } = error.into();
         Failure::new(exit, format!("{}: {message}", address(&config.redis)))
     };
     let redis = Commands::connect(&config.redis).await.map_err(failed)?;

@@ -10,8 +10,11 @@ mod witnesses;
 
 pub(super) use witnesses::{is_prefix, zone_apart};
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::{
     cli::{CommandResult, Exit, Failure, print, some_rules, worst},
@@ -106,6 +109,8 @@ struct Examination {
     exit: Option<Exit>,
     /// The server's clock minus this host's, in microseconds.
     clock: Option<i64>,
+    /// The whole database can't be used.
+    is_away: bool,
 }
 
 impl Examination {
@@ -128,8 +133,18 @@ const CLOCK_TOLERANCE_MICROS: i64 = 500_000;
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
     let rules = some_rules(config, arguments.rule.as_deref())?;
     let (mut exit, mut all): (Exit, Vec<(RuleName, Finding)>) = (Exit::Done, Vec::new());
+    let mut common: HashMap<RuleName, Common> = HashMap::new();
+    let mut away = HashSet::new();
     for config in &rules {
-        let (found, findings) = examine(config, !arguments.no_rehearsal).await;
+        // That a database is away has been said of another of its shards.
+        if away.contains(&config.which.database) {
+            continue;
+        }
+        let common = common.entry(config.which.name.everywhere()).or_default();
+        let (found, findings, is_away) = examine(config, common, !arguments.no_rehearsal).await;
+        if is_away && config.which.name.shard().is_some() {
+            away.insert(config.which.database.clone());
+        }
         exit = worst(exit, found);
         // What the rules have in common is said once.
         let news = findings.into_iter().filter(|finding| !all.iter().any(|(_, known)| known == finding)).collect::<Vec<_>>();
@@ -140,6 +155,9 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
         let json = |(rule, finding): &(RuleName, Finding)| {
             let mut json = finding.json();
             json["rule"] = rule.as_str().into();
+            if let Some(shard) = rule.shard() {
+                json["shard"] = shard.into();
+            }
             json
         };
         let report = json!({ "ok": exit == Exit::Done, "findings": all.iter().map(json).collect::<Vec<Value>>() });
@@ -149,27 +167,34 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
     let mut last = None;
     for (rule, finding) in &all {
         if are_several && last.replace(rule) != Some(rule) {
-            print(&format!("rule {rule}"));
+            print(&format!("rule {}", rule.in_full()));
         }
         print(&finding.line());
     }
     Ok(exit)
 }
 
-/// Examines all that a rule needs.
-async fn examine(config: &Config, rehearsal: bool) -> (Exit, Vec<Finding>) {
+/// What the shards of a rule have in common.
+#[derive(Debug, Default)]
+struct Common {
+    redis: OnceCell<Examination>,
+    asked: OnceCell<Examination>,
+}
+
+/// Examines all that a rule needs; says last whether its database can't be used at all.
+async fn examine(config: &Config, common: &Common, rehearsal: bool) -> (Exit, Vec<Finding>, bool) {
     let (redis, database, witnesses, asked, doors) = tokio::join!(
-        redis::examine(config),
+        common.redis.get_or_init(|| redis::examine(config)),
         database::examine(config, rehearsal),
         witnesses::examine(config),
-        ask::examine(config),
+        common.asked.get_or_init(|| ask::examine(config)),
         doors::examine(config)
     );
     let clocks = clocks(redis.clock, database.clock);
     let exit = [redis.exit, database.exit, witnesses.exit, asked.exit, doors.exit].into_iter().flatten().fold(Exit::Done, worst);
-    let findings =
-        redis.findings.into_iter().chain(database.findings).chain(witnesses.findings).chain(asked.findings).chain(doors.findings);
-    (exit, findings.chain(clocks).collect())
+    let findings = redis.findings.iter().cloned();
+    let findings = findings.chain(database.findings).chain(witnesses.findings).chain(asked.findings.iter().cloned()).chain(doors.findings);
+    (exit, findings.chain(clocks).collect(), database.is_away)
 }
 
 fn clocks(redis: Option<i64>, database: Option<i64>) -> Vec<Finding> {

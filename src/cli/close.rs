@@ -13,7 +13,7 @@ use crate::{
         asking::{self, Means},
         complain, order_id, print,
         reconcile::clock_is_ahead,
-        some_rules,
+        sharings, some_rules,
     },
     close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, UNDONE, Why},
     config::Config,
@@ -84,12 +84,14 @@ impl Report {
 }
 
 pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult {
-    let sharing = Sharing::between(config.rule_names().len());
     let mut desks = Vec::new();
-    for config in some_rules(config, arguments.rule.as_deref())? {
-        let rule = config.which.clone();
+    let asks_all = config.is_sharded() && config.only_shard.is_none();
+    let rules = some_rules(config, arguments.rule.as_deref())?;
+    let sharing_of = sharings(&rules);
+    for config in rules {
+        let (rule, sharing) = (config.which.clone(), sharing_of(&config));
         let desk = Desk::open(config, &sharing, !arguments.without_asking, desks.is_empty()).await;
-        let desk = desk.map_err(|failure| failure.of(&rule))?;
+        let desk = desk.map_err(|failure| all_are_asked(failure.of(&rule), asks_all))?;
         desks.push(desk);
     }
     let say = |line: String| {
@@ -130,10 +132,16 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
         print(&serde_json::to_string(&report).map_err(|error| Failure::new(Exit::Software, error.to_string()))?);
     }
     if let Some(error) = unavailable {
-        let Failure { exit, message } = error.into();
+        let Failure { exit, message, .. } = error.into();
         return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", named.len() as u64 - report.seen())));
     }
     Ok(if report.is_stuck() { Exit::Unfinished } else { Exit::Done })
+}
+
+/// Nothing is closed while it is not known whether another shard has an order of that id, too.
+fn all_are_asked(Failure { exit, message, .. }: Failure, asks_all: bool) -> Failure {
+    let without = if asks_all { "; all shards are asked for an order unless its own is named with --shard" } else { "" };
+    Failure::new(exit, format!("{message}{without}"))
 }
 
 /// Closes orders of one rule.
@@ -163,6 +171,9 @@ impl Desk {
     }
 }
 
+/// A table, and the name of its database where databases have names.
+type InDatabase = (Option<String>, String);
+
 /// The rules that may have an order: all of one table, for which of them has it its row says. Ids of other tables are others'.
 async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Desk>), Failure> {
     let (mut all, mut unread) = (Vec::new(), None);
@@ -172,9 +183,10 @@ async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Des
             Err(failure) => unread = Some(failure),
         }
     }
-    let mut tables: BTreeMap<String, Vec<(&Desk, OrderId)>> = BTreeMap::new();
+    let mut tables: BTreeMap<InDatabase, Vec<(&Desk, OrderId)>> = BTreeMap::new();
     for (desk, id) in all {
-        tables.entry(desk.store.outbox().orders_table()).or_default().push((desk, id));
+        let table = (desk.config.which.database.clone(), desk.store.outbox().orders_table());
+        tables.entry(table).or_default().push((desk, id));
     }
     if tables.len() > 1 {
         let mut found = BTreeMap::new();
@@ -182,12 +194,14 @@ async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Des
             if let Some((desk, id)) = desks.first()
                 && !desk.store.look(std::slice::from_ref(id)).await?.is_empty()
             {
-                found.insert(table.clone(), desks.iter().map(|(desk, _)| desk.store.rule().to_string()).collect::<Vec<_>>().join(", "));
+                found.insert(table.clone(), desks.iter().map(|(desk, _)| desk.store.rule().in_full()).collect::<Vec<_>>().join(", "));
             }
         }
         if found.len() > 1 {
             let rules = found.into_values().collect::<Vec<_>>().join(", ");
-            let message = format!("{} is an order of several tables; name one of their rules with --rule: {rules}", Printable(id));
+            let with =
+                if desks.iter().any(|desk| desk.store.rule().shard().is_some()) { "shards with --shard" } else { "rules with --rule" };
+            let message = format!("{} is an order of several tables; name one of their {with}: {rules}", Printable(id));
             return Err(Failure::new(Exit::Usage, message));
         }
         if let Some(table) = found.keys().next() {

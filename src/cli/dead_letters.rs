@@ -8,6 +8,7 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         events::{self, json, line},
+        left_out::LeftOut,
         output, print, some_rules, store_of,
     },
     config::Config,
@@ -65,8 +66,8 @@ enum Command {
 }
 
 pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments) -> CommandResult {
-    let desks = Desk::of(config, rule.as_deref()).await?;
-    let exit = match command {
+    let (desks, left_out) = Desk::of(config, rule.as_deref()).await?;
+    let ended = match command {
         Command::List { json } => list(&desks, json).await,
         Command::Show { id, json } => show(&desks, &id, json).await,
         Command::Retry { all: true, target, .. } => retry_all(&desks, target.as_deref()).await,
@@ -76,7 +77,12 @@ pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments)
     for desk in &desks {
         desk.store.close().await;
     }
-    exit
+    // What is found nowhere may be where nobody looked.
+    match (ended, left_out.failure()) {
+        (Ok(exit), _) => left_out.end(exit),
+        (Err(failure), Some(away)) => Err(Failure::new(away.exit, format!("{}\n{}", away.message, failure.message))),
+        (Err(failure), None) => Err(failure),
+    }
 }
 
 /// The dead letters of a rule.
@@ -89,14 +95,23 @@ struct Desk {
 
 impl Desk {
     /// Of the rule that was named, or of all.
-    async fn of(config: &Config, rule: Option<&str>) -> Result<Vec<Self>, Failure> {
-        let (mut desks, mut tables) = (Vec::new(), HashSet::new());
+    async fn of(config: &Config, rule: Option<&str>) -> Result<(Vec<Self>, LeftOut), Failure> {
+        let (mut desks, mut tables, mut left_out) = (Vec::new(), HashSet::new(), LeftOut::default());
         for config in some_rules(config, rule)? {
-            let store = store_of(&config).await?;
-            events::tables(store.as_ref())?;
-            desks.push(Self { has_events: tables.insert(config.orders.table.clone()), config, store });
+            if left_out.skips(&config) {
+                continue;
+            }
+            let opened = store_of(&config).await.and_then(|store| events::tables(store.as_ref()).map(|_| ()).map(|()| store));
+            let store = match opened {
+                Ok(store) => store,
+                Err(failure) => {
+                    left_out.add(&config.which, failure)?;
+                    continue;
+                }
+            };
+            desks.push(Self { has_events: tables.insert((config.which.database.clone(), config.orders.table.clone())), config, store });
         }
-        Ok(desks)
+        Ok((desks, left_out))
     }
 
     fn outbox(&self) -> &Outbox {
@@ -109,7 +124,7 @@ impl Desk {
     }
 
     async fn letters(&self, id: &str) -> Result<Vec<Letter>, Failure> {
-        Ok(self.outbox().dead_letters_of(&self.address(id)).await?.into_iter().map(Letter::from).collect())
+        Ok(self.outbox().dead_letters_of(&self.address(id)).await?.into_iter().map(|letter| Letter::of(letter, self.outbox())).collect())
     }
 }
 
@@ -125,8 +140,9 @@ async fn owner<'d>(desks: &'d [Desk], id: &str) -> Result<Option<&'d Desk>, Fail
         }
     }
     if owners.len() > 1 {
-        let rules = owners.iter().map(|desk| desk.store.rule().to_string()).collect::<Vec<_>>().join(", ");
-        let message = format!("{} is a dead letter of the rules {rules}; name one with --rule", Printable(id));
+        let rules = owners.iter().map(|desk| desk.store.rule().in_full()).collect::<Vec<_>>().join(", ");
+        let with = if owners.iter().any(|desk| desk.store.rule().shard().is_some()) { "--shard" } else { "--rule" };
+        let message = format!("{} is a dead letter of the rules {rules}; name one with {with}", Printable(id));
         return Err(Failure::new(Exit::Usage, message));
     }
     Ok(owners.pop())
@@ -142,7 +158,7 @@ struct Shown<'e> {
     event: Option<Recorded<'e>>,
 }
 
-pub(super) fn text(Letter { rule: _, kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
+pub(super) fn text(Letter { rule: _, shard: _, kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
     let (id, order_id, error) = (Printable(id), Printable(order_id), Printable(error));
     let what = target.as_ref().map_or_else(|| format!("{kind} {id}"), |target| format!("{kind} {id} of order {order_id} to {target}"));
     let dropped = if *dropped { "; dropped" } else { "" };
@@ -152,7 +168,12 @@ pub(super) fn text(Letter { rule: _, kind, id, order_id, target, attempts, faile
 
 /// A line about a dead letter, with its rule where there are several.
 fn named(desks: &[Desk], letter: &Letter, text: String) -> String {
-    if desks.len() > 1 { format!("{}: {text}", Printable(&letter.rule)) } else { text }
+    if desks.len() > 1 {
+        let of = letter.shard.as_ref().map_or_else(|| letter.rule.clone(), |shard| format!("{} ({shard})", letter.rule));
+        format!("{}: {text}", Printable(&of))
+    } else {
+        text
+    }
 }
 
 async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
@@ -161,7 +182,7 @@ async fn list(desks: &[Desk], as_json: bool) -> CommandResult {
         let mut place = Some(Place::FIRST);
         while let Some(begin) = place.filter(|place| output::is_read() && (desk.has_events || matches!(place, Place::Orders { .. }))) {
             let (letters, next) = desk.outbox().dead_letters(&begin, PAGE).await?;
-            for letter in letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped) {
+            for letter in letters.into_iter().map(|letter| Letter::of(letter, desk.outbox())).filter(|letter| !letter.dropped) {
                 print(&if as_json { json(&letter)? } else { named(desks, &letter, text(&letter)) });
                 is_empty = false;
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, each_table, order_id, output, print, some_rules, store_of},
+    cli::{CommandResult, Exit, Failure, each_table, left_out::LeftOut, order_id, output, print, some_rules, store_of},
     config::{Config, Span},
     order::Printable,
     outbox::{Closure, Event, EventQuery, Recorded, is_about_pauses},
@@ -41,15 +41,21 @@ pub(super) fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let mut count = 0;
+    let (mut count, mut left_out) = (0, LeftOut::default());
     for config in each_table(some_rules(config, arguments.rule.as_deref())?) {
-        count += show(&config, &arguments).await?;
+        if left_out.skips(&config) {
+            continue;
+        }
+        match show(&config, &arguments).await {
+            Ok(shown) => count += shown,
+            Err(failure) => left_out.add(&config.which, failure)?,
+        }
     }
     if count == 0 {
         let is_recent = arguments.since.is_none() && arguments.order.is_none();
         output::say_empty(if is_recent { "no events of the last day; older ones are shown with --since" } else { "no events" });
     }
-    Ok(Exit::Done)
+    left_out.end(Exit::Done)
 }
 
 /// Shows those of one orders table, and returns how many they are.

@@ -7,6 +7,7 @@ use crate::{
         CommandResult, Exit, Failure,
         dead_letters::text,
         events::{json, line},
+        left_out::LeftOut,
         print, some_rules, store_of,
     },
     close::Bounds,
@@ -23,18 +24,30 @@ const REDIS: Duration = Duration::from_secs(3);
 
 /// As each rule has it that has the order; as all of them, where none has.
 pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: bool) -> CommandResult {
-    let (mut all, mut unreadable) = (Vec::new(), None);
-    for config in some_rules(config, rule)? {
-        match explained(&config, id).await? {
-            Ok(explanation) => all.push(explanation),
-            Err(reason) => unreadable = Some(reason),
+    let (mut all, mut unreadable, mut left_out) = (Vec::new(), None, LeftOut::default());
+    for config in &some_rules(config, rule)? {
+        if left_out.skips(config) {
+            continue;
+        }
+        match explained(config, id).await {
+            Ok(Ok(explanation)) => all.push(explanation),
+            Ok(Err(reason)) => unreadable = Some(reason),
+            // Another shard may have it.
+            Err(failure) => left_out.add(&config.which, failure)?,
         }
     }
     if let Some(reason) = unreadable.filter(|_| all.is_empty()) {
         return Err(Failure::new(Exit::Usage, reason));
     }
     let nearest = all.iter().map(distance).min();
+    if let Some(failure) = left_out.failure().filter(|_| nearest.is_none_or(|nearest| nearest > 1)) {
+        return Err(failure);
+    }
     all.retain(|explanation| Some(distance(explanation)) == nearest);
+    if nearest == Some(2) && config.is_sharded() {
+        // Every shard says the same of what it does not have.
+        all.truncate(1);
+    }
     for explanation in &all {
         if as_json {
             print(&json(explanation)?);
@@ -42,7 +55,7 @@ pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: 
             show(explanation);
         }
     }
-    Ok(Exit::Done)
+    left_out.end(Exit::Done)
 }
 
 /// How far a rule is from having anything to do with an order.

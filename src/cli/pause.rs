@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    cli::{CommandResult, Exit, Failure, each_table, events::json, one_rule, print, store_of},
+    cli::{CommandResult, Exit, Failure, each_table, events::json, left_out::LeftOut, print, some_rules, store_of, worst},
     config::{Config, Span},
     order::{Printable, rfc3339},
     outbox::{Pause, PauseStatus, Wanted, check_reason, time_for},
@@ -50,11 +50,20 @@ fn rate(text: &str) -> Result<u32, String> {
 pub(super) async fn begin(config: &Config, arguments: Begin) -> CommandResult {
     let who = who();
     let length = arguments.length.map(Span::get);
+    let (mut paused, mut left_out) = (0, LeftOut::default());
     for (config, rule) in wanted(config, arguments.rule.as_deref())? {
-        let store = store_of(&config).await?;
+        if left_out.skips(&config) {
+            continue;
+        }
         let wanted = Wanted { rule: &rule, reason: &arguments.reason, who: &who };
-        tables(store.as_ref())?.pause(&wanted, length, None).await?;
-        store.close().await;
+        match pause(&config, &wanted, length).await {
+            Ok(()) => paused += 1,
+            Err(failure) => left_out.add(&config.which, failure)?,
+        }
+    }
+    if let Some(Failure { exit, message, .. }) = left_out.failure() {
+        let others = if paused > 0 { "\nin all others closing is paused; pause again when these can be reached" } else { "" };
+        return Err(Failure::new(exit, format!("{message}{others}")));
     }
     let until = arguments.length.map_or_else(|| "until `order-closer resume`".into(), |length| format!("for {length}"));
     let what = arguments.rule.map_or_else(|| "closing".into(), |rule| format!("closing of the rule {rule}"));
@@ -62,27 +71,46 @@ pub(super) async fn begin(config: &Config, arguments: Begin) -> CommandResult {
     Ok(Exit::Done)
 }
 
-pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
-    let who = who();
-    let mut said = BTreeSet::new();
-    for (config, rule) in wanted(config, arguments.rule.as_deref())? {
-        let store = store_of(&config).await?;
-        let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
-        let resumed = resume(&config, store.as_ref(), &wanted, arguments.rate).await?;
-        // That of one rule may have ended beside that of all.
-        said.insert(match store.outbox().pause_of_rule().await? {
-            Some(Pause { rate: None, .. }) => {
-                format!("the rule {rule} is paused still, as all rules are; `order-closer resume` without --rule ends that")
-            }
-            Some(_) | None => resumed,
-        });
-        store.close().await;
-    }
-    said.iter().for_each(|said| print(said));
-    Ok(Exit::Done)
+async fn pause(config: &Config, wanted: &Wanted<'_>, length: Option<Duration>) -> Result<(), Failure> {
+    let store = store_of(config).await?;
+    tables(store.as_ref())?.pause(wanted, length, None).await?;
+    store.close().await;
+    Ok(())
 }
 
-async fn resume(config: &Config, store: &dyn Store, wanted: &Wanted<'_>, rate: Option<u32>) -> Result<String, Failure> {
+pub(super) async fn end(config: &Config, arguments: End) -> CommandResult {
+    let who = who();
+    let (mut said, mut left_out) = (BTreeSet::new(), LeftOut::default());
+    for (config, rule) in wanted(config, arguments.rule.as_deref())? {
+        if left_out.skips(&config) {
+            continue;
+        }
+        let wanted = Wanted { rule: &rule, reason: "resumed", who: &who };
+        match resume(&config, &wanted, arguments.rate).await {
+            Ok(resumed) => drop(said.insert(resumed)),
+            Err(failure) => left_out.add(&config.which, failure)?,
+        }
+    }
+    said.iter().for_each(|said| print(said));
+    left_out.end(Exit::Done)
+}
+
+/// Ends the pause of one table, and returns what there is to say of that.
+async fn resume(config: &Config, wanted: &Wanted<'_>, rate: Option<u32>) -> Result<String, Failure> {
+    let store = store_of(config).await?;
+    let resumed = go_on(config, store.as_ref(), wanted, rate).await?;
+    let pause = store.outbox().pause_of_rule().await?;
+    store.close().await;
+    Ok(match pause {
+        // That of one rule may have ended beside that of all.
+        Some(Pause { rate: None, .. }) => {
+            format!("the rule {} is paused still, as all rules are; `order-closer resume` without --rule ends that", wanted.rule)
+        }
+        Some(_) | None => resumed,
+    })
+}
+
+async fn go_on(config: &Config, store: &dyn Store, wanted: &Wanted<'_>, rate: Option<u32>) -> Result<String, Failure> {
     let outbox = tables(store)?;
     let Some(rate) = rate else {
         return Ok(match outbox.unpause(wanted).await? {
@@ -100,7 +128,8 @@ async fn resume(config: &Config, store: &dyn Store, wanted: &Wanted<'_>, rate: O
 /// Whose pauses are wanted: those of the rule that was named, or of all rules of each table.
 fn wanted(config: &Config, rule: Option<&str>) -> Result<Vec<(Config, String)>, Failure> {
     if let Some(rule) = rule {
-        return Ok(vec![(one_rule(config, Some(rule))?, rule.to_owned())]);
+        let tables = each_table(some_rules(config, Some(rule))?);
+        return Ok(tables.into_iter().map(|config| (config, rule.to_owned())).collect());
     }
     Ok(each_table(config.of_each_rule()).into_iter().map(|config| (config, String::new())).collect())
 }
@@ -114,21 +143,29 @@ struct State {
 }
 
 pub(super) async fn status(config: &Config, as_json: bool) -> CommandResult {
-    let mut exit = Exit::Done;
+    let (mut exit, mut left_out) = (Exit::Done, LeftOut::default());
     for config in config.of_each_rule() {
-        let store = store_of(&config).await?;
-        let pause = store.outbox().pause_of_rule().await?;
-        let overdue = overdue(&config, store.as_ref()).await?;
-        let rule = store.rule();
-        let said = format!("{rule}: {}; {overdue} orders overdue", line(pause.as_ref()));
-        let state = State { pause: PauseStatus::of(rule, pause), overdue };
-        store.close().await;
-        print(&if as_json { json(&state)? } else { said });
-        if state.pause.paused {
-            exit = Exit::Unfinished;
+        if left_out.skips(&config) {
+            continue;
+        }
+        match show(&config, as_json).await {
+            Ok(shown) => exit = worst(exit, shown),
+            Err(failure) => left_out.add(&config.which, failure)?,
         }
     }
-    Ok(exit)
+    left_out.end(exit)
+}
+
+async fn show(config: &Config, as_json: bool) -> CommandResult {
+    let store = store_of(config).await?;
+    let pause = store.outbox().pause_of_rule().await?;
+    let overdue = overdue(config, store.as_ref()).await?;
+    let rule = store.rule();
+    let said = format!("{}: {}; {overdue} orders overdue", rule.in_full(), line(pause.as_ref()));
+    let state = State { pause: PauseStatus::of(rule, pause), overdue };
+    store.close().await;
+    print(&if as_json { json(&state)? } else { said });
+    Ok(if state.pause.paused { Exit::Unfinished } else { Exit::Done })
 }
 
 fn line(pause: Option<&Pause>) -> String {

@@ -22,7 +22,9 @@ use crate::{
     cli::{
         CommandResult, Exit, Failure,
         asking::{self, Means},
-        complain, print, some_rules, worst,
+        complain,
+        left_out::LeftOut,
+        print, sharings, some_rules, worst,
     },
     close::{Bounds, Clearance, Clearances, Inbox, Lateness, Stats, Why},
     config::{Config, Oldest, Retry, RuleName, Span, Which},
@@ -95,9 +97,11 @@ struct Report {
 
 /// Passes over the orders of all rules at the same time: one that waits keeps no other waiting.
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let (began, sharing) = (Instant::now(), Sharing::between(config.rule_names().len()));
-    let passes = some_rules(config, arguments.rule.as_deref())?.into_iter().map(|config| {
-        let (arguments, sharing) = (&arguments, sharing.clone());
+    let began = Instant::now();
+    let rules = some_rules(config, arguments.rule.as_deref())?;
+    let sharing_of = sharings(&rules);
+    let passes = rules.into_iter().map(|config| {
+        let (arguments, sharing) = (&arguments, sharing_of(&config));
         async move {
             let (mut store, mut report) = (None, None);
             let ended = pass_over(&config, arguments, (&sharing, &mut store), &mut report).await;
@@ -108,13 +112,16 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
     for store in stores.into_iter().flatten() {
         store.close().await;
     }
-    let mut exit = Exit::Done;
+    let (mut exit, mut left_out) = (Exit::Done, LeftOut::default());
     for Passed { rule, ended, .. } in &passed {
         exit = worst(exit, ended.as_ref().map_or_else(|failure| failure.exit, |exit| *exit));
-        if let Err(Failure { message, .. }) = ended {
-            Voice::of(rule).complain(message);
+        if let Err(failure) = ended
+            && let Err(Failure { message, .. }) = left_out.add(rule, failure.clone())
+        {
+            Voice::of(rule).complain(&message);
         }
     }
+    let exit = left_out.end(exit)?;
     match &arguments.textfile {
         Some(file) => textfile::tell(file, &passed, exit),
         None => Ok(exit),
@@ -236,7 +243,7 @@ struct Voice(String);
 
 impl Voice {
     fn of(rule: &Which) -> Self {
-        Self(if rule.is_one_of_several { format!("{}: ", rule.name) } else { String::new() })
+        Self(if rule.is_one_of_several { format!("{}: ", rule.name.in_full()) } else { String::new() })
     }
 
     fn print(&self, text: &str) {
@@ -271,6 +278,11 @@ async fn progress(config: &Config, store: &dyn Store, arguments: &Arguments, old
 }
 
 impl Arguments {
+    /// Whether the database's clock is to be taken as it is.
+    pub(super) fn accepts_clock(&self) -> bool {
+        self.accept_clock
+    }
+
     /// Whether somebody reads what went well. Cron mails whatever is printed, so there it stays silent, unless it was asked
     /// for nothing but an answer.
     fn says_all(&self) -> bool {

@@ -35,6 +35,11 @@ fn column(name: &str) -> Result<ColumnName, String> {
 }
 
 impl Arguments {
+    /// Whether nothing is to be closed.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
     /// What it is told by, if it is to be a shadow. The results are printed by a thread of their own: whoever reads them slowly
     /// holds nothing up.
     fn plan(&self) -> Option<(Plan, Printer)> {
@@ -83,7 +88,7 @@ pub(super) fn run(loaded: &Loaded, file: Option<PathBuf>, set_level: logs::SetLe
         printer.finish();
     }
     let Err(error) = ended else { return Ok(Exit::Done) };
-    let Failure { exit, message } = error.into();
+    let Failure { exit, message, .. } = error.into();
     error!(reason = message, exit = exit as u8, "order-closer can't go on");
     Ok(exit)
 }

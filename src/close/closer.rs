@@ -187,7 +187,7 @@ impl Closer {
                 Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
                 Err(failure) => failure,
             };
-            metric::BATCH_FAILURES.add(1, &[self.store.rule().as_str(), failure.name()]);
+            metric::BATCH_FAILURES.add(1, &[self.store.rule().label(), failure.name()]);
             debug!(orders = batch.len(), ?failure, turn = turn_since.is_some(), "a batch failed");
             let error = match failure {
                 Failure::Database(fault) => return Ending::Unavailable { batch, fault },

@@ -122,7 +122,7 @@ impl State {
                 && let Some(due) = due.take()
             {
                 // Its notification has come after all.
-                metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[self.rule.as_str()]);
+                metric::NOTIFICATION_LAG.record((now - due).as_secs_f64(), &[self.rule.label()]);
             }
             match known.get() {
                 Stage::Open | Stage::Held | Stage::Rejected => return Offer::Known,

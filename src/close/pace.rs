@@ -100,8 +100,8 @@ impl Pace {
     pub(super) async fn measured<T, E>(&self, rule: &RuleName, orders: usize, closure: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let began = Instant::now();
         let result = closure.await;
-        metric::BATCH_ORDERS.record(orders as f64, &[rule.as_str()]);
-        metric::BATCH_SECONDS.record(began.elapsed().as_secs_f64(), &[rule.as_str()]);
+        metric::BATCH_ORDERS.record(orders as f64, &[rule.label()]);
+        metric::BATCH_SECONDS.record(began.elapsed().as_secs_f64(), &[rule.label()]);
         if result.is_ok() {
             self.learn(orders, began.elapsed());
         }

@@ -78,6 +78,14 @@ pub struct Summary {
     pub dropped: u64,
 }
 
+impl Summary {
+    /// Whether no order was looked at.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.closed + self.settled + self.not_due + self.not_found + self.locked + self.rejected == 0
+    }
+}
+
 /// A time in milliseconds, to the microsecond: what logs and reports print.
 #[must_use]
 pub fn millis(time: Duration) -> f64 {
@@ -157,12 +165,12 @@ impl Stats {
         self.history.add(looked);
         for Looked { pending, outcome } in looked {
             let trigger = pending.trigger.name();
-            metric::LOOKS.add(1, &[self.rule.as_str(), trigger, outcome.name()]);
+            metric::LOOKS.add(1, &[self.rule.label(), trigger, outcome.name()]);
             if let Outcome::Closed(closed) = outcome {
-                metric::LATENESS.record(closed.lateness.as_secs_f64(), &[self.rule.as_str(), trigger]);
+                metric::LATENESS.record(closed.lateness.as_secs_f64(), &[self.rule.label(), trigger]);
                 if let Some(heard) = pending.heard {
                     let lag = closed.lateness.saturating_sub(now - heard);
-                    metric::NOTIFICATION_LAG.record(lag.as_secs_f64(), &[self.rule.as_str()]);
+                    metric::NOTIFICATION_LAG.record(lag.as_secs_f64(), &[self.rule.label()]);
                 }
             }
         }
@@ -171,7 +179,7 @@ impl Stats {
     /// Counts questions about orders that have ended with this answer.
     pub fn answered(&self, answer: &'static str, orders: u64) {
         self.both(|counts| *counts.summary.asked.entry(answer).or_default() += orders);
-        metric::ASKS.add(orders, &[self.rule.as_str(), answer]);
+        metric::ASKS.add(orders, &[self.rule.label(), answer]);
     }
 
     /// Counts one notification; `order` if its key named one.
@@ -180,19 +188,19 @@ impl Stats {
             summary.heard += 1;
             summary.ignored += u64::from(!order);
         });
-        metric::NOTIFICATIONS.add(1, &[self.rule.as_str(), if order { "order" } else { "foreign" }]);
+        metric::NOTIFICATIONS.add(1, &[self.rule.label(), if order { "order" } else { "foreign" }]);
     }
 
     /// Counts notifications that were lost.
     pub fn lost(&self, events: u64) {
         self.both(|counts| counts.summary.lost += events);
-        metric::NOTIFICATIONS.add(events, &[self.rule.as_str(), "lost"]);
+        metric::NOTIFICATIONS.add(events, &[self.rule.label(), "lost"]);
     }
 
     /// Counts a notification that was dropped.
     pub fn dropped(&self) {
         self.both(|counts| counts.summary.dropped += 1);
-        metric::NOTIFICATIONS.add(1, &[self.rule.as_str(), "dropped"]);
+        metric::NOTIFICATIONS.add(1, &[self.rule.label(), "dropped"]);
     }
 
     /// What was closed of late.

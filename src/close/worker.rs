@@ -135,7 +135,7 @@ impl Worker {
                 Lane::Alone => {
                     let taken = watchdog::waiting(self.inbox.take_alone()).await;
                     taken.map(|(orders, wait)| {
-                        metric::RETRIES.add(orders.len() as u64, &[self.inbox.rule().as_str()]);
+                        metric::RETRIES.add(orders.len() as u64, &[self.inbox.rule().label()]);
                         (Batch { orders, crowd: None }, wait)
                     })
                 }

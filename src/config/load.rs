@@ -14,8 +14,8 @@ use figment::{
 };
 
 use super::{
-    Close, Config, DatabaseUrl, RuleName, RuleSettings, explain::explain, rules, secret, url_files, validate::fewest_connections,
-    variables::Variables,
+    Close, Config, DatabaseUrl, Databases, RuleName, RuleSettings, explain::explain, rules, secret, url_files,
+    validate::fewest_connections, variables::Variables,
 };
 
 /// The file that is read when none is named and it exists.
@@ -86,9 +86,14 @@ fn load_from(file: Option<File>) -> Result<Loaded, String> {
     let set = file.merge(Variables);
     let set = url_files::read(set.clone()).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
+    if set.find_value("databases").is_ok() && set.find_value("database").is_ok() {
+        let place = source_of(&set, "databases");
+        return Err(wrong(&set, "database", &format!("and [databases] (set in {place}) are both there; write all in [databases]")));
+    }
     let defaults = Serialized::defaults(defaults_beside(&set, names));
     let figment = set.join(defaults);
-    let config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
+    let mut config: Config = figment.extract().map_err(|error| describe(&figment, &error))?;
+    config.take_what_databases_have_in_common().map_err(|(key, what)| wrong(&figment, &key, &what))?;
     let loaded = Loaded { config, figment, has_file };
     loaded.validate()?;
     Ok(loaded)
@@ -96,7 +101,10 @@ fn load_from(file: Option<File>) -> Result<Loaded, String> {
 
 /// The defaults of what is not set. What is set wrongly is reported when all of it is read.
 fn defaults_beside(set: &Figment, names: Vec<RuleName>) -> Config {
-    let is_server = matches!(set.extract_inner("database.url"), Ok(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)));
+    let several: Databases = set.extract_inner("databases").unwrap_or_default();
+    let first = several.each().next().map(|(_, url)| url.clone());
+    let url = first.or_else(|| set.extract_inner("database.url").ok());
+    let is_server = matches!(url, Some(DatabaseUrl::Postgres(_) | DatabaseUrl::MySql(_)));
     let close_in = |rule: &str| {
         let mut close = Close::default();
         if is_server {
@@ -134,6 +142,9 @@ impl Loaded {
         }
         if !self.config.rules.is_empty() {
             settings.retain(|setting| !rules::is_of_the_only_one(&setting.key));
+        }
+        if !self.config.databases.are_none() {
+            settings.retain(|setting| !setting.key.starts_with("database."));
         }
         settings
     }

@@ -10,7 +10,8 @@ use figment::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Close, ColumnName, Config, KeyPrefix, Orders, TableName, optional, rule::Rival, schema};
+use super::{Close, ColumnName, Config, KeyPrefix, Orders, Pattern, TableName, optional, rule::Rival, schema};
+use crate::metric::BESIDE;
 
 /// The list in the file.
 pub(super) const RULES: &str = "rules";
@@ -21,7 +22,11 @@ const OF_THE_ONLY_ONE: [&str; 4] = ["orders", "close", "redis.key_prefix", "even
 /// The name of a rule, as logs, metrics, events and commands have it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-pub struct RuleName(Arc<str>);
+pub struct RuleName {
+    /// Its name, and behind it, where there are shards, [`BESIDE`] and the shard's.
+    text: Arc<str>,
+    named: usize,
+}
 
 impl RuleName {
     /// The name of the only rule, which needs none in the configuration.
@@ -31,7 +36,7 @@ impl RuleName {
     pub const TIMERS: &str = "timers";
 
     pub(super) fn timers() -> Self {
-        Self(Self::TIMERS.into())
+        Self { text: Self::TIMERS.into(), named: Self::TIMERS.len() }
     }
 
     /// Whether timers fire by it.
@@ -43,13 +48,45 @@ impl RuleName {
     /// The name itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text[..self.named]
+    }
+
+    /// The shard, where orders are in several places.
+    #[must_use]
+    pub fn shard(&self) -> Option<&str> {
+        self.text.get(self.named + BESIDE.len_utf8()..)
+    }
+
+    /// What metrics take for the label `rule`: with the shard, of which they make a label of its own.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.text
+    }
+
+    /// The same rule in this shard.
+    pub(super) fn at(&self, shard: &str) -> Self {
+        Self { text: format!("{}{BESIDE}{shard}", self.as_str()).into(), named: self.named }
+    }
+
+    /// The rule, wherever its orders are.
+    #[must_use]
+    pub fn everywhere(&self) -> Self {
+        Self { text: self.as_str().into(), named: self.named }
+    }
+
+    /// As a person is told which orders are meant.
+    #[must_use]
+    pub fn in_full(&self) -> String {
+        match self.shard() {
+            Some(shard) => format!("{} ({shard})", self.as_str()),
+            None => self.as_str().to_owned(),
+        }
     }
 }
 
 impl Default for RuleName {
     fn default() -> Self {
-        Self(Self::ONLY.into())
+        Self { text: Self::ONLY.into(), named: Self::ONLY.len() }
     }
 }
 
@@ -74,7 +111,7 @@ impl std::str::FromStr for RuleName {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         // As long as our tables' columns have it.
         if (1..=64).contains(&text.len()) && text.bytes().all(fits) {
-            Ok(Self(text.into()))
+            Ok(Self { text: text.into(), named: text.len() })
         } else {
             Err("is no name of a rule: 1 to 64 small letters of a to z, digits and -".into())
         }
@@ -83,7 +120,7 @@ impl std::str::FromStr for RuleName {
 
 impl fmt::Display for RuleName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -114,25 +151,36 @@ pub struct RuleSettings {
 pub struct Which {
     /// Its name.
     pub name: RuleName,
+    /// The name of the database, where databases have names.
+    pub database: Option<String>,
+    /// By which pattern its table is found. Where the table's name is the pattern itself, none is known yet.
+    pub pattern: Option<Pattern>,
     /// The others that close orders of the same table.
     pub(super) rivals: Vec<Rival>,
-    /// Whether there are others.
+    /// Whether there are others, or other shards.
     pub is_one_of_several: bool,
 }
 
 impl Config {
     /// The settings as each rule has them: with its own orders, close, key prefix and include in the place of the only one's.
-    /// That of the timers comes last.
+    /// Where its orders are in several shards, as it has them for each. That of the timers comes last.
     #[must_use]
     pub fn of_each_rule(&self) -> Vec<Self> {
-        let mut rules = self.of_each_orders_rule();
-        rules.extend(self.timers.rule(self));
-        let are_several = rules.len() > 1;
-        for rule in &mut rules {
+        let mut all: Vec<Self> = self.of_rules().into_iter().flat_map(Self::of_each_shard).collect();
+        if let Some(only) = &self.only_shard {
+            all.retain(|config| config.which.name.shard() == Some(only));
+        }
+        if self.rules.len() > 1 {
+            let rivals: Vec<_> = all.iter().map(|config| self.rivals_of(config)).collect();
+            all.iter_mut().zip(rivals).for_each(|(config, rivals)| config.which.rivals = rivals);
+        }
+        all.extend(self.timers.rule(self));
+        let are_several = all.len() > 1;
+        for rule in &mut all {
             rule.timers.enabled = false;
             rule.which.is_one_of_several |= are_several;
         }
-        rules
+        all
     }
 
     /// How the tables are laid out of all rules but that of the timers.
@@ -141,7 +189,8 @@ impl Config {
         only.into_iter().chain(self.rules.values().map(|rule| &rule.orders))
     }
 
-    fn of_each_orders_rule(&self) -> Vec<Self> {
+    /// The same of each rule, wherever its orders are.
+    pub(super) fn of_rules(&self) -> Vec<Self> {
         if self.rules.is_empty() {
             return self.orders_of_rules().map(|_| self.clone()).collect();
         }
@@ -149,29 +198,35 @@ impl Config {
             let mut config = Self { orders: rule.orders.clone(), close: rule.close.clone(), rules: BTreeMap::new(), ..self.clone() };
             config.redis.key_prefix = rule.key_prefix.clone();
             config.events.include = rule.include.clone();
-            config.which = Which { name: name.clone(), rivals: self.rivals_of(name, rule), is_one_of_several: false };
+            config.which = Which { name: name.clone(), ..Which::default() };
             config
         };
         self.rules.iter().map(of_rule).collect()
     }
 
-    /// The names of all rules.
+    /// The names of all rules, each with its shards where it has some.
     #[must_use]
     pub fn rule_names(&self) -> Vec<RuleName> {
         self.of_each_rule().into_iter().map(|rule| rule.which.name).collect()
     }
 
-    fn rivals_of(&self, name: &RuleName, rule: &RuleSettings) -> Vec<Rival> {
-        let others = self.rules.iter().filter(|(other, settings)| *other != name && is_same(&settings.orders.table, &rule.orders.table));
-        let rivals = others.filter_map(|(name, other)| Rival::new(name, &rule.orders, &other.orders));
-        rivals.collect()
+    /// The other rules that close orders in the same place.
+    fn rivals_of(&self, config: &Self) -> Vec<Rival> {
+        let is_there = |other: &RuleSettings| {
+            // What was loaded has been found right.
+            let shards = self.shards_of(&other.orders.table).unwrap_or_default();
+            shards.iter().any(|shard| shard.database == config.which.database && is_same(&shard.table, &config.orders.table))
+        };
+        let others = self.rules.iter().filter(|(name, other)| **name != config.which.name.everywhere() && is_there(other));
+        others.filter_map(|(name, other)| Rival::new(name, &config.orders, &other.orders)).collect()
     }
 
     /// Refuses rules of one table of which one takes whatever the other takes: says which one lacks a filter, and why it needs one.
     pub(super) fn refuse_overlaps(&self) -> Result<(), (RuleName, String)> {
-        for (name, rule) in &self.rules {
-            for rival in self.rivals_of(name, rule) {
-                let lacking = [(name, &rule.orders.filter), (&rival.name, &rival.filter)];
+        for config in self.of_each_rule() {
+            let name = &config.which.name.everywhere();
+            for rival in &config.which.rivals {
+                let lacking = [(name, &config.orders.filter), (&rival.name, &rival.filter)];
                 if let Some((lacking, _)) = lacking.into_iter().find(|(_, filter)| filter.is_none()) {
                     let other = if lacking == name { &rival.name } else { name };
                     let what = format!(

@@ -60,6 +60,16 @@ pub(super) fn rules(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "array", "minItems": 1, "items": rule })
 }
 
+/// Databases by their names, and what they have in common.
+pub(super) fn databases(generator: &mut SchemaGenerator) -> Schema {
+    let (zone, span) = (generator.subschema_for::<super::TimeZone>(), generator.subschema_for::<Span>());
+    json_schema!({
+        "type": "object",
+        "properties": { "time_zone": zone, "timeout": span, "connections": { "type": "integer", "minimum": 1 } },
+        "additionalProperties": generator.subschema_for::<super::DatabaseUrls>()
+    })
+}
+
 impl JsonSchema for Span {
     fn schema_name() -> Cow<'static, str> {
         "Span".into()

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+use super::url_files::FILE;
+
 /// What stands where a secret was.
 pub(super) const HIDDEN: &str = "***";
 
@@ -65,6 +67,7 @@ pub(super) fn misplaced(path: &[String], text: &str) -> Option<&'static str> {
     let path = if let ["rules", _, rest @ ..] = path.as_slice() { rest } else { &path };
     let what = is_a(text)?;
     match path {
+        ["databases", name] if !name.ends_with(FILE) && webhook_secret(text).is_none() => None,
         ["events" | "timers", "webhooks", _, "secrets", _] | ["close", "ask", "secrets", _] => None,
         ["redis" | "database", "url"] | ["hints", _, "url"] | ["events" | "timers", "webhooks", _, "url"] | ["close", "ask", "url"]
             if webhook_secret(text).is_none() =>

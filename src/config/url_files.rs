@@ -8,14 +8,17 @@ use figment::{
     value::{Dict, Map},
 };
 
-use super::{load::source_of, optional::NONE, secret};
+use super::{load::source_of, optional::NONE, ranges::Ranges, secret};
 
-/// The settings that may stand in a file, which the same name with `_file` names.
+/// The settings that may stand in a file, which the same name with `_file` names. So may each of `[databases]`.
 const URLS: [&str; 2] = ["redis.url", "database.url"];
+
+/// What stands behind the name of a setting that may stand in a file.
+pub(super) const FILE: &str = "_file";
 
 /// What such a file says, as a source of settings.
 struct UrlFile {
-    setting: &'static str,
+    setting: String,
     path: PathBuf,
     url: String,
 }
@@ -26,7 +29,7 @@ impl Provider for UrlFile {
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, Error> {
-        Serialized::default(self.setting, &self.url).data()
+        Serialized::default(&self.setting, &self.url).data()
     }
 }
 
@@ -35,19 +38,27 @@ impl Provider for UrlFile {
 /// # Errors
 /// Names the setting of the file, and says what is wrong with it; never what stands in the file.
 pub(super) fn read(mut set: Figment) -> Result<Figment, (String, String)> {
-    for setting in URLS {
-        let of_file = format!("{setting}_file");
+    let databases: Dict = set.extract_inner("databases").unwrap_or_default();
+    let databases = databases.keys().filter_map(|name| Some(format!("databases.{}", name.strip_suffix(FILE)?)));
+    for setting in URLS.map(String::from).into_iter().chain(databases) {
+        let of_file = format!("{setting}{FILE}");
         // What is no text, or a URL itself, is refused with all other settings.
         let Ok(path) = set.extract_inner::<String>(&of_file) else { continue };
         if path == NONE || secret::is_a(&path).is_some() {
             continue;
         }
-        if set.find_value(setting).is_ok() {
-            let other = source_of(&set, setting);
-            return Err((of_file, format!("and {setting} (set in {other}) are both set; one of them is enough")));
+        let is_one = URLS.contains(&setting.as_str());
+        let paths = if is_one { Ok(vec![(None, path)]) } else { Ranges::parse(&path).and_then(|ranges| ranges.together()) };
+        // A range in the name of a file makes a database of each, as one in a URL does.
+        for (number, path) in paths.map_err(|what| (of_file.clone(), what))? {
+            let url = content(Path::new(&path)).map_err(|what| (of_file.clone(), format!("can't be used: {path} {what}")))?;
+            let setting = number.map_or_else(|| setting.clone(), |number| format!("{setting}_{number}"));
+            if set.find_value(&setting).is_ok() {
+                let other = source_of(&set, &setting);
+                return Err((of_file, format!("and {setting} (set in {other}) are both set; one of them is enough")));
+            }
+            set = set.merge(UrlFile { setting, path: path.into(), url });
         }
-        let url = content(Path::new(&path)).map_err(|what| (of_file, format!("can't be used: {path} {what}")))?;
-        set = set.merge(UrlFile { setting, path: path.into(), url });
     }
     Ok(set)
 }

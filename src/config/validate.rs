@@ -16,21 +16,24 @@ impl Loaded {
     /// Checks what no single value can check for itself.
     pub(super) fn validate(&self) -> Result<(), String> {
         self.refuse_misplaced_secrets()?;
+        self.validate_places()?;
         self.config.refuse_overlaps().map_err(|(rule, what)| {
             // What is missing was set nowhere; the rule was.
             let place = source_of(&self.figment, &format!("{}.{rule}.key_prefix", rules::RULES));
             format!("{}.{rule}.orders.filter {what} (set in {place})", rules::RULES)
         })?;
-        self.config.of_each_rule().iter().try_for_each(|config| self.validate_rule(config))?;
+        self.config.of_rules().iter().try_for_each(|config| self.validate_rule(config))?;
         let Config { database, sweep, events, shutdown, log, .. } = &self.config;
         self.within("events.retry.attempts", events.retry.attempts as usize, 1, 1_000)?;
         self.within("sweep.page", sweep.page as usize, 10, 100_000)?;
-        let rules = self.config.rule_names().len();
-        self.within("database.connections", database.connections, fewest_connections(rules), 1_000)
+        let of_database = |key: &str| format!("{}.{key}", if self.config.databases.are_none() { "database" } else { "databases" });
+        // Of shards none has a connection of its own.
+        let rules = if self.config.is_sharded() { self.config.of_rules().len() } else { self.config.rule_names().len() };
+        self.within(&of_database("connections"), database.connections, fewest_connections(rules), 1_000)
             .map_err(|message| if rules > 1 { format!("{message}; each rule has one of its own, and four are shared") } else { message })?;
         for (key, span) in [
             ("sweep.every", sweep.every),
-            ("database.timeout", database.timeout),
+            (&of_database("timeout"), database.timeout),
             ("shutdown.timeout", shutdown.timeout),
             ("events.keep", events.keep),
             ("events.retry.initial", events.retry.initial),
@@ -40,7 +43,7 @@ impl Loaded {
             self.longer_than_nothing(key, span)?;
         }
         if database.timeout > LONGEST_STATEMENT {
-            return Err(self.wrong("database.timeout", &format!("is {}, and must be at most 1 day", database.timeout)));
+            return Err(self.wrong(&of_database("timeout"), &format!("is {}, and must be at most 1 day", database.timeout)));
         }
         self.validate_timers()?;
         self.validate_webhooks()?;
@@ -111,6 +114,27 @@ impl Loaded {
         if rule.sets(&rule.id) {
             let what = format!("sets {}, the id column, by which what follows finds the order", orders.id);
             return Err(self.wrong(&key("orders.set"), &what));
+        }
+        Ok(())
+    }
+
+    /// Where the orders of each rule are.
+    fn validate_places(&self) -> Result<(), String> {
+        if self.config.is_sharded() {
+            let lacks = |what: &str| format!("{what} not together with orders in several tables or databases (orders.table)");
+            if self.config.timers.enabled {
+                return Err(self.wrong("timers.enabled", &lacks("is true, and timers are")));
+            }
+            if !self.config.hints.is_empty() {
+                return Err(self.wrong("hints", &lacks("has doors, and they are")));
+            }
+        }
+        for config in self.config.of_rules() {
+            let name = &config.which.name;
+            let key = |key: &str| if self.config.rules.is_empty() { key.to_owned() } else { format!("{}.{name}.{key}", rules::RULES) };
+            let table = &config.orders.table;
+            config.shards_of(table).map_err(|what| self.wrong(&key("orders.table"), &format!("{:?} {what}", table.to_string())))?;
+            config.refuse_unknown_part().map_err(|what| self.wrong(&key("close.sql"), &what))?;
         }
         Ok(())
     }

@@ -57,9 +57,11 @@ impl fmt::Display for ColumnName {
 }
 
 /// A table's name, with its schema if one is given; taken as written, not folded.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct TableName {
+    /// The name of one of several databases, as written before a schema: of a configuration that is yet to be read.
+    pub(super) database: Option<String>,
     /// The schema (MySQL: the database), if one is given.
     pub schema: Option<String>,
     /// The table.
@@ -68,7 +70,12 @@ pub struct TableName {
 
 impl TableName {
     pub(super) fn new(name: &str) -> Self {
-        Self { schema: None, name: name.into() }
+        Self::of(None, name)
+    }
+
+    /// A table of this schema, if one is given.
+    pub(crate) fn of(schema: Option<String>, name: impl Into<String>) -> Self {
+        Self { database: None, schema, name: name.into() }
     }
 
     /// Whether it says that there is none.
@@ -83,8 +90,8 @@ impl TryFrom<String> for TableName {
 
     fn try_from(text: String) -> Result<Self, String> {
         let mut parts = identifiers(&text)?;
-        match (parts.pop(), parts.pop(), parts.pop()) {
-            (Some(name), schema, None) => Ok(Self { schema, name }),
+        match (parts.pop(), parts.pop(), parts.pop(), parts.pop()) {
+            (Some(name), schema, database, None) => Ok(Self { database, schema, name }),
             _ => Err("is not a table name such as orders, shop.orders or shop.\"order\"".into()),
         }
     }
@@ -96,14 +103,31 @@ impl From<TableName> for String {
     }
 }
 
+/// As the first edition printed it: its daemons are known by a hash of that.
+impl fmt::Debug for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableName").field("schema", &self.schema).field("name", &self.name).finish()
+    }
+}
+
 impl fmt::Display for TableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |part: &str| if part.contains('.') { format!("\"{part}\"") } else { part.to_owned() };
-        if let Some(schema) = &self.schema {
-            write!(f, "{}.", part(schema))?;
+        let part = |part: &str| if end_of_part(part) < part.len() { format!("\"{part}\"") } else { part.to_owned() };
+        for outer in [&self.database, &self.schema].into_iter().flatten() {
+            write!(f, "{}.", part(outer))?;
         }
         f.write_str(&part(&self.name))
     }
+}
+
+/// Where the next dot is, but none of a range.
+fn end_of_part(text: &str) -> usize {
+    let mut within = false;
+    let is_end = |&(_, c): &(usize, char)| {
+        within = if within { c != '}' } else { c == '{' };
+        c == '.' && !within
+    };
+    text.char_indices().find(is_end).map_or(text.len(), |(at, _)| at)
 }
 
 /// Splits a dotted name; a part may stand in double quotes or backticks, and then contain dots.
@@ -113,7 +137,7 @@ fn identifiers(text: &str) -> Result<Vec<String>, String> {
     loop {
         let (part, after) = match rest.chars().next() {
             Some(quote @ ('"' | '`')) => rest[1..].split_once(quote).ok_or("has a quote that does not close")?,
-            _ => rest.split_at(rest.find('.').unwrap_or(rest.len())),
+            _ => rest.split_at(end_of_part(rest)),
         };
         if part.is_empty() || part.contains(['"', '`', '\'', ';']) || part.contains(char::is_control) {
             return Err("is not a name: a part is empty or has quotes, semicolons or control characters".into());

@@ -134,7 +134,7 @@ impl Provider for Variables {
         let mut settings = Dict::new();
         for (key, text) in Self::set()? {
             let meaning = rules::within_rule(&key);
-            let value: Value = if TEXT.contains(&meaning) || meaning.starts_with("orders.set.") {
+            let value: Value = if TEXT.contains(&meaning) || meaning.starts_with("orders.set.") || is_of_a_database(meaning) {
                 text.into()
             } else {
                 text.parse().unwrap_or_else(|never: Infallible| match never {})
@@ -143,6 +143,11 @@ impl Provider for Variables {
         }
         Ok(Profile::Default.collect(settings))
     }
+}
+
+/// Whether a setting is the URL of one of several databases, or what they have in common as a text.
+fn is_of_a_database(key: &str) -> bool {
+    key.strip_prefix("databases.").is_some_and(|name| name != "connections")
 }
 
 /// The dotted names of all settings that have a default.

@@ -122,12 +122,14 @@ impl Intake {
     /// Waits until each rule has begun that hints are for.
     async fn rules_begin(&mut self) -> Vec<Listening> {
         let wanted = &self.wanted;
-        let have = |rules: &Vec<Listening>| wanted.iter().all(|name| rules.iter().any(|rule| rule.inbox.rule() == name));
+        let have = |rules: &Vec<Listening>| {
+            wanted.iter().all(|name| rules.iter().any(|rule| rule.inbox().is_some_and(|inbox| inbox.rule() == name)))
+        };
         if self.rules.wait_for(have).await.is_err() {
             // Whoever tells of them ends with the daemon.
             return std::future::pending().await;
         }
-        self.rules.borrow().iter().filter(|rule| wanted.contains(rule.inbox.rule())).cloned().collect()
+        self.rules.borrow().iter().filter(|rule| rule.inbox().is_some_and(|inbox| wanted.contains(inbox.rule()))).cloned().collect()
     }
 
     /// Takes hints, and settles those whose looks have been taken, until the door fails.
@@ -232,7 +234,8 @@ fn wanted_by<'r>(rules: &'r [Listening], id: &[u8]) -> Result<Vec<(&'r Listening
 /// Offers a hint to each rule that it may be for, as soon as there is space.
 async fn offer(orders: Vec<(&Listening, OrderId)>) -> (Vec<oneshot::Receiver<Seen>>, Vec<Seen>) {
     let (mut looks, mut seen) = (Vec::new(), Vec::new());
-    for (Listening { inbox, .. }, id) in orders {
+    for (rule, id) in orders {
+        let Some(inbox) = rule.inbox() else { continue };
         loop {
             match inbox.look_at(&id, Trigger::Hint) {
                 Look::Awaited(look) => break looks.push(look),

@@ -259,7 +259,7 @@ impl<'e> Facts<'e> {
             id: self.id.as_str().to_owned(),
             state,
             rule: rule.name.to_string(),
-            table: rule.table.to_string(),
+            table: rule.name.shard().map_or_else(|| rule.table.to_string(), str::to_owned),
             filter: rule.filter.clone(),
             passes_filter: found.filter(|_| rule.filter.is_some()).map(|found| found.passes_filter),
             rows: self.rows.len(),

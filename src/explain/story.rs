@@ -54,7 +54,7 @@ impl Explainer {
             let dead = outbox.dead_letters_of(&Address { order: id.clone(), event: Some(event.id) }).await?;
             letters.extend(dead.into_iter().filter(|letter| matches!(letter, DeadLetter::Event { .. })));
         }
-        let letters = letters.into_iter().map(|letter| (matches!(letter, DeadLetter::Order { .. }), Letter::from(letter)));
+        let letters = letters.into_iter().map(|letter| (matches!(letter, DeadLetter::Order { .. }), Letter::of(letter, outbox)));
         for (is_order, letter) in letters {
             if is_order {
                 story.dead_letter = Some(letter);

@@ -23,6 +23,8 @@ const USUAL: Duration = Duration::from_hours(1);
 pub(super) struct Asked {
     #[serde(default, rename = "rule")]
     _rule: Option<String>,
+    #[serde(default, rename = "shard")]
+    _shard: Option<String>,
     due: Option<Span>,
     limit: Option<u32>,
     after: Option<String>,

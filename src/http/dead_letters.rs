@@ -22,6 +22,8 @@ use crate::{
 pub(super) struct Asked {
     #[serde(default, rename = "rule")]
     _rule: Option<String>,
+    #[serde(default, rename = "shard")]
+    _shard: Option<String>,
     limit: Option<u32>,
     after: Option<String>,
 }
@@ -86,7 +88,7 @@ pub(super) async fn list(Of(desk): Of, query: Result<Query<Asked>, QueryRejectio
     tables(&desk)?;
     let store = Arc::clone(&desk.store);
     let (letters, next) = desk.read(async move { store.outbox().dead_letters(&place, limit).await }).await?.map_err(unavailable)?;
-    let dead_letters = letters.into_iter().map(Letter::from).filter(|letter| !letter.dropped).collect();
+    let dead_letters = letters.into_iter().map(|letter| Letter::of(letter, desk.store.outbox())).filter(|letter| !letter.dropped).collect();
     Ok(Json(Listed { dead_letters, next: next.as_ref().map(written) }))
 }
 
@@ -97,7 +99,7 @@ pub(super) async fn show(Of(desk): Of, Path(id): Path<String>) -> Result<Json<Li
     if letters.is_empty() {
         return Err(unknown(&id));
     }
-    Ok(Json(Listed { dead_letters: letters.into_iter().map(Letter::from).collect(), next: None }))
+    Ok(Json(Listed { dead_letters: letters.into_iter().map(|letter| Letter::of(letter, desk.store.outbox())).collect(), next: None }))
 }
 
 pub(super) async fn retry(Of(desk): Of, Path(id): Path<String>, body: Bytes) -> Result<Json<Done>, Refusal> {

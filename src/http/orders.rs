@@ -10,7 +10,7 @@ use axum::{
 };
 use serde::Serialize;
 
-use super::{Desk, Of, Refusal};
+use super::{Desk, OfOrder, Refusal};
 use crate::{
     close::{Closed, Looked, Outcome, Requested, UNDONE, Why},
     order::OrderId,
@@ -32,7 +32,7 @@ struct Answer {
     reason: Option<String>,
 }
 
-pub(super) async fn show(Of(desk): Of, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn show(OfOrder(desk): OfOrder, Path(id): Path<String>) -> Result<Response, Refusal> {
     let id = parsed(&desk, &id)?;
     let explainer = desk.explainer.clone();
     let explanation = desk.read(async move { explainer.explain(&id).await }).await?.map_err(unavailable)?;
@@ -44,7 +44,7 @@ pub(super) async fn show(Of(desk): Of, Path(id): Path<String>) -> Result<Respons
     Ok((status, Json(explanation)).into_response())
 }
 
-pub(super) async fn close(Of(desk): Of, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub(super) async fn close(OfOrder(desk): OfOrder, Path(id): Path<String>) -> Result<Response, Refusal> {
     let id = parsed(&desk, &id)?;
     let requests = Arc::clone(&desk.requests);
     let requested = desk.run(async move { requests.close(&id).await.map(|requested| (id, requested)) }).await?;

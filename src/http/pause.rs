@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use axum::{Json, body::Bytes, extract::State, http::StatusCode};
 use serde::Deserialize;
 
-use super::{Desk, Desks, Of, Refusal, orders::unavailable, read};
+use super::{Desk, Desks, Named, Of, Refusal, orders::unavailable, read};
 use crate::{
     config::Span,
     outbox::{PauseStatus, Wanted, check_reason, time_for},
@@ -83,9 +83,14 @@ async fn status_of(desk: &Desk) -> Result<Json<PauseStatus>, Refusal> {
 
 /// Changes something for a rule, or without a name for all rules of each table, and says how it is then for the first of them.
 async fn change(desks: &Desks, rule: String, change: Change) -> Result<Json<PauseStatus>, Refusal> {
-    let mut wanted = if rule.is_empty() { desks.all() } else { vec![desks.of(Some(&rule))?] };
+    let mut wanted = if rule.is_empty() {
+        desks.all()
+    } else {
+        let named = Named { rule: Some(rule.clone()), shard: None };
+        desks.wanted(&named)?.iter().map(|name| desks.begun(name)).collect::<Result<Vec<_>, _>>()?
+    };
     let mut tables = HashSet::new();
-    wanted.retain(|desk| tables.insert(desk.store.outbox().orders_table()));
+    wanted.retain(|desk| tables.insert((desk.store.rule().shard().map(str::to_owned), desk.store.outbox().orders_table())));
     let first = wanted.first().cloned().ok_or_else(|| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the daemon has just started"))?;
     for desk in wanted {
         if !desk.store.outbox().has_pauses() {

@@ -12,7 +12,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{Desk, Desks, Refusal, orders::unavailable, read};
+use super::{Desk, Desks, Named, Refusal, orders::unavailable, read};
 use crate::{
     config::RuleName,
     order::rfc3339,
@@ -251,7 +251,7 @@ fn desk(desks: &Desks) -> Result<Desk, Refusal> {
     if !desks.readiness.rules().iter().any(RuleName::is_timers) {
         return Err(Refusal::new(StatusCode::NOT_FOUND, "there are no timers: timers.enabled is false"));
     }
-    desks.of(Some(RuleName::TIMERS))
+    desks.of(&Named { rule: Some(RuleName::TIMERS.into()), shard: None })
 }
 
 fn refused(error: StoreError) -> Refusal {

@@ -23,7 +23,9 @@ use crate::{
     order::Trigger,
     outbox::{Courier, Relay},
     store::Store,
-    trigger::{Board, Hearing, Heart, KeyReader, LookAhead, Mapping, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness},
+    trigger::{
+        Beat, Board, Body, Hearing, Heart, KeyReader, LookAhead, Mapping, Membership, Pacer, Passes, PauseWatch, Sweep, Turns, Witness,
+    },
     watchdog::Watchdog,
 };
 
@@ -165,6 +167,7 @@ impl Daemon {
             stop: stop.clone(),
         };
         let look_ahead = LookAhead {
+            beat: Beat::default(),
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             witness,
@@ -175,6 +178,7 @@ impl Daemon {
             stop: stop.clone(),
         };
         let sweep = Sweep {
+            beat: Beat::default(),
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             peers: Arc::clone(&peers),
@@ -212,16 +216,8 @@ impl Daemon {
             tasks.spawn(ask.run(stop.clone()));
         }
         tasks.spawn(watch_clock_again_and_again(Arc::clone(&store), Arc::clone(&bounds), Arc::clone(&inbox), stop.clone()));
-        tasks.spawn(peers.run(Heart {
-            config: Config::default(),
-            board: Board::Memory(redis),
-            store,
-            inbox,
-            stats,
-            outage,
-            gate,
-            stop: stop.clone(),
-        }));
+        let body = Body { config: Config::default(), store, inbox, stats, outage, gate };
+        tasks.spawn(peers.run(Heart::of(body, Board::Memory(redis), Arc::default(), stop.clone())));
         world.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         Self { node, bounds, tasks, stop }
     }

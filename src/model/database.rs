@@ -72,7 +72,7 @@ impl Link for Pauses {
         let pause = self.world.state().pause;
         let fields = pause.map(|Pause { since, rate }| {
             let (rule, since, for_good) = ("".into(), since.into(), Value::Integer(None));
-            Fields::of([rule, since, for_good, "a test".into(), "nemesis".into(), Value::Integer(rate.map(i64::from))])
+            Fields::of(["orders".into(), rule, since, for_good, "a test".into(), "nemesis".into(), Value::Integer(rate.map(i64::from))])
         });
         self.node.back(&self.world).await;
         Ok(fields.into_iter().collect())
@@ -210,7 +210,7 @@ impl Store for Connections {
         };
         let rows = places.iter().take(limit).map(read).collect();
         self.node.back(&self.world).await;
-        Ok(Page { rows, next, reads: 1 })
+        Ok(Page { rows, next, reads: 1, asked: None })
     }
 
     async fn count(&self, _: Window) -> Result<Counted> {

@@ -163,6 +163,7 @@ impl Recorded {
         Event {
             id: event_id(place),
             rule: RuleName::default().to_string(),
+            shard: None,
             order_id: id(self.order).as_str().to_owned(),
             deadline: self.deadline,
             closed_at: self.at,

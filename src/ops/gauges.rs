@@ -67,10 +67,10 @@ impl Gauges {
             ("asked", Why::ASKED.iter().map(|why| self.inbox.waits(*why)).sum()),
         ];
         for (state, orders) in states {
-            metric::WAITING.set(orders as f64, &[self.store.rule().as_str(), state]);
+            metric::WAITING.set(orders as f64, &[self.store.rule().label(), state]);
         }
         for (lane, orders) in self.inbox.lanes() {
-            metric::LANES.set(orders as f64, &[self.store.rule().as_str(), lane]);
+            metric::LANES.set(orders as f64, &[self.store.rule().label(), lane]);
         }
         for Pool { name, open, idle, limit } in self.store.pools() {
             metric::CONNECTIONS.set(idle as f64, &[name, "idle"]);
@@ -78,8 +78,8 @@ impl Gauges {
             metric::CONNECTIONS_LIMIT.set(limit as f64, &[name]);
         }
         let (others, fit) = self.peers.seen();
-        metric::PEERS.set(others as f64, &[self.store.rule().as_str()]);
-        metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().as_str()]);
+        metric::PEERS.set(others as f64, &[self.store.rule().label()]);
+        metric::FIT.set(f64::from(u8::from(fit)), &[self.store.rule().label()]);
         if self.has_redis {
             let hearing = self.subscribed.borrow().clone();
             metric::SUBSCRIBED.set(f64::from(u8::from(hearing.all())), &[]);

@@ -113,7 +113,7 @@ impl Overdues {
             let began = Instant::now();
             match tokio::time::timeout(LIMIT, self.count()).await {
                 Ok(Ok(overdue)) => {
-                    overdue.publish(self.store.rule().as_str());
+                    overdue.publish(self.store.rule().label());
                     self.last.change(|last| last.counted = Some((Instant::now(), overdue)));
                 }
                 Ok(Err(error)) => debug!(%error, "overdue orders were not counted"),
@@ -154,7 +154,7 @@ impl Overdues {
     }
 
     fn found_old(&self, orders: u64) {
-        metric::OVERDUE.set(orders as f64, &[self.store.rule().as_str(), "old"]);
+        metric::OVERDUE.set(orders as f64, &[self.store.rule().label(), "old"]);
         self.last.change(|last| last.old = orders);
     }
 

@@ -70,7 +70,7 @@ pub struct Ready {
 /// What works, of all rules, each of which comes when its table fits.
 #[derive(Debug, Clone)]
 pub struct AllReady {
-    rules: Arc<[RuleName]>,
+    rules: Arc<std::sync::RwLock<Vec<RuleName>>>,
     begun: Arc<std::sync::Mutex<Vec<Arc<Readiness>>>>,
 }
 
@@ -78,13 +78,18 @@ impl AllReady {
     /// Of rules with these names, none of which has begun.
     #[must_use]
     pub fn of(rules: Vec<RuleName>) -> Self {
-        Self { rules: rules.into(), begun: Arc::default() }
+        Self { rules: Arc::new(rules.into()), begun: Arc::default() }
+    }
+
+    /// These are all rules by now.
+    pub fn expect(&self, rules: Vec<RuleName>) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
     /// The names of all rules, also of those that have not begun.
     #[must_use]
-    pub fn rules(&self) -> &[RuleName] {
-        &self.rules
+    pub fn rules(&self) -> Vec<RuleName> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A rule begins.
@@ -107,7 +112,7 @@ impl AllReady {
             for (readiness, ready) in all.iter().zip(&looked) {
                 for what in part(ready) {
                     let is_common = looked.iter().all(|other| part(other).contains(what));
-                    let what = if is_common { what.clone() } else { format!("{}: {what}", readiness.store.rule()) };
+                    let what = if is_common { what.clone() } else { format!("{}: {what}", readiness.store.rule().in_full()) };
                     if !said.contains(&what) {
                         said.push(what);
                     }
@@ -115,8 +120,9 @@ impl AllReady {
             }
             said
         };
-        let waiting = self.rules.iter().filter(|rule| all.iter().all(|begun| begun.store.rule() != *rule));
-        let mut missing: Vec<String> = waiting.map(|rule| format!("{rule}: {NOT_BEGUN}")).collect();
+        let rules = self.rules();
+        let waiting = rules.iter().filter(|rule| all.iter().all(|begun| begun.store.rule() != *rule));
+        let mut missing: Vec<String> = waiting.map(|rule| format!("{}: {NOT_BEGUN}", rule.in_full())).collect();
         missing.extend(together(|ready| &ready.missing));
         Ready { ready: missing.is_empty(), missing, degraded: together(|ready| &ready.degraded) }
     }

@@ -44,7 +44,12 @@ impl Summaries {
     pub async fn run(self, every: Duration, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
             let Some(dead) = stop.run_until_cancelled(self.dead_letters()).await else { return };
-            self.log(&self.stats.interval(), dead, if self.is_shadow { "summary of a shadow, which closed nothing" } else { "summary" });
+            let summary = self.stats.interval();
+            // Of many shards most have nothing to tell.
+            if self.store.rule().shard().is_some() && summary.is_nothing() && self.inbox.waiting() == 0 && dead.unwrap_or(0) == 0 {
+                continue;
+            }
+            self.log(&summary, dead, if self.is_shadow { "summary of a shadow, which closed nothing" } else { "summary" });
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Event {
     pub id: Uuid,
     /// The rule that closed its order.
     pub rule: String,
+    /// The shard that the order was in, where orders are in several places.
+    pub shard: Option<String>,
     /// The order.
     pub order_id: String,
     /// Its deadline, in microseconds since 1970 UTC.
@@ -55,6 +57,8 @@ impl Event {
 pub struct Recorded<'e> {
     id: String,
     rule: &'e str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<&'e str>,
     #[serde(flatten)]
     closure: Closure<'e>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +67,13 @@ pub struct Recorded<'e> {
 
 impl<'e> From<&'e Event> for Recorded<'e> {
     fn from(event: &'e Event) -> Self {
-        Self { id: event.id.to_string(), rule: &event.rule, closure: Closure::from(event), traceparent: event.traceparent.as_deref() }
+        Self {
+            id: event.id.to_string(),
+            rule: &event.rule,
+            shard: event.shard.as_deref(),
+            closure: Closure::from(event),
+            traceparent: event.traceparent.as_deref(),
+        }
     }
 }
 
@@ -98,7 +108,7 @@ pub struct Pruned {
 /// The columns of [`event`], of a table called e.
 pub(super) fn columns(outbox: &Outbox) -> String {
     format!(
-        "CAST(e.id AS CHAR(36)), {rule}, e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}, {answer}",
+        "CAST(e.id AS CHAR(36)), {rule}, e.order_id, e.deadline, e.closed_at, e.lateness, e.triggered_by, e.instance, {data}, {traceparent}, {answer}, e.orders_table",
         rule = outbox.rule_of_event(),
         data = outbox.words.data_text,
         traceparent = outbox.traceparent(),
@@ -106,10 +116,11 @@ pub(super) fn columns(outbox: &Outbox) -> String {
     )
 }
 
-pub(super) fn event(fields: &mut Fields) -> Result<Event> {
-    Ok(Event {
+pub(super) fn event(fields: &mut Fields, outbox: &Outbox) -> Result<Event> {
+    let mut event = Event {
         id: uuid(&fields.text()?)?,
         rule: fields.text()?,
+        shard: None,
         order_id: fields.text()?,
         deadline: fields.integer()?,
         closed_at: fields.integer()?,
@@ -120,7 +131,9 @@ pub(super) fn event(fields: &mut Fields) -> Result<Event> {
         traceparent: fields.optional_text()?,
         asked_at: fields.optional_integer()?,
         answer: fields.optional_text()?,
-    })
+    };
+    event.shard = outbox.shard_of(&fields.text()?);
+    Ok(event)
 }
 
 pub(super) fn uuid(text: &str) -> Result<Uuid> {
@@ -165,7 +178,7 @@ impl Outbox {
             self.words.events(),
             conditions.join(" AND ")
         ));
-        link.fetch(&select, &values).await?.iter_mut().map(event).collect()
+        link.fetch(&select, &values).await?.iter_mut().map(|fields| event(fields, self)).collect()
     }
 
     /// Looks at the `limit` events that come after the event `after` and are older than `keep`, and deletes those that have no

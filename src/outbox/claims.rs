@@ -242,7 +242,7 @@ impl Outbox {
             now = words.now
         ));
         let candidate = |mut fields: Fields| {
-            let event = event(&mut fields)?;
+            let event = event(&mut fields, self)?;
             let attempt = u32::try_from(fields.integer()? + 1).unwrap_or(u32::MAX);
             let (failing_since, now, earlier) = (fields.optional_integer()?, fields.integer()?, fields.optional_integer()?);
             let ago = |since: i64| Duration::from_micros(u64::try_from(now - since).unwrap_or(0));

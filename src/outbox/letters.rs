@@ -17,6 +17,9 @@ const PIECE: u32 = 1_000;
 pub struct Letter {
     /// The rule of the order.
     pub rule: String,
+    /// The shard that the order is in, where orders are in several places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// `order` or `event`.
     pub kind: &'static str,
     /// The id of the one or of the other.
@@ -36,8 +39,10 @@ pub struct Letter {
     pub dropped: bool,
 }
 
-impl From<DeadLetter> for Letter {
-    fn from(letter: DeadLetter) -> Self {
+impl Letter {
+    /// One of these tables.
+    #[must_use]
+    pub fn of(letter: DeadLetter, outbox: &Outbox) -> Self {
         let (rule, kind, id, order_id, target, Death { attempts, failed_at, error }, dropped) = match letter {
             DeadLetter::Order { rule, id, dropped, death } => {
                 (rule, "order", id.as_str().to_owned(), id.as_str().to_owned(), None, death, dropped)
@@ -46,7 +51,8 @@ impl From<DeadLetter> for Letter {
                 (rule, "event", id.to_string(), order_id, Some(target), death, false)
             }
         };
-        Self { rule, kind, id, order_id, target, attempts, failed_at: rfc3339(failed_at), error, dropped }
+        let shard = outbox.rule().shard().map(str::to_owned);
+        Self { rule, shard, kind, id, order_id, target, attempts, failed_at: rfc3339(failed_at), error, dropped }
     }
 }
 

@@ -35,9 +35,12 @@ pub struct Pause {
     pub rate: Option<u32>,
 }
 
-/// The pauses of an orders table as its rules have read them last, each for the others.
+/// The pauses of the orders tables in one place as their rules have read them last, each for the others.
 #[derive(Debug, Default)]
-pub struct LatestPauses(Mutex<Option<(Instant, Vec<Pause>)>>);
+pub struct LatestPauses(Mutex<Option<(Instant, Vec<OfTable>)>>);
+
+/// The name of an orders table, and a pause of its orders.
+type OfTable = (String, Pause);
 
 /// What was read within this is as good as new, and whoever reads just now is waited for so long.
 const MOMENT: Duration = Duration::from_millis(200);
@@ -48,6 +51,9 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 pub struct PauseStatus {
     /// The rule.
     pub rule: String,
+    /// The shard, where orders are in several places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// Whether nothing is closed.
     pub paused: bool,
     /// Since when, in RFC 3339.
@@ -73,6 +79,7 @@ impl PauseStatus {
     pub fn of(rule: &RuleName, pause: Option<Pause>) -> Self {
         Self {
             rule: rule.to_string(),
+            shard: rule.shard().map(str::to_owned),
             paused: pause.as_ref().is_some_and(|pause| pause.rate.is_none()),
             since: pause.as_ref().map(|pause| rfc3339(pause.since)),
             seconds_left: pause.as_ref().and_then(|pause| pause.left).map(|left| left.as_secs()),
@@ -128,17 +135,16 @@ impl Outbox {
         self.version() >= WITH_PAUSES
     }
 
-    /// The pauses that last; none where our tables can't hold them.
-    async fn pauses(&self) -> Result<Vec<Pause>> {
+    /// The pauses that last, each with its orders table; none where our tables can't hold them.
+    async fn pauses(&self) -> Result<Vec<OfTable>> {
         if !self.has_pauses() {
             return Ok(Vec::new());
         }
         let (words, now) = (&self.words, self.words.now);
         // Out: pauses. Locks nothing.
         let select = words.statement(&format!(
-            "SELECT rule, since, until - {now}, reason, who, rate FROM {} WHERE {} AND (until IS NULL OR until > {now}) ORDER BY rule",
-            words.pauses(),
-            words.ours("")
+            "SELECT orders_table, rule, since, until - {now}, reason, who, rate FROM {} WHERE until IS NULL OR until > {now} ORDER BY rule",
+            words.pauses()
         ));
         let rows = self.backend.read().await?.fetch(&select, &[]).await?;
         rows.into_iter().map(pause).collect()
@@ -152,7 +158,7 @@ impl Outbox {
         Ok(self.of_rule(self.pauses().await?))
     }
 
-    /// The same as it was a moment ago, where another rule of this table has read it then.
+    /// The same as it was a moment ago, where another rule, or another shard, has read it then.
     ///
     /// # Errors
     /// As the database says, sorted.
@@ -168,9 +174,9 @@ impl Outbox {
         Ok(pause.map(|pause| Pause { left: pause.left.map(|left| left.saturating_sub(read.elapsed())), ..pause }))
     }
 
-    fn of_rule(&self, mut pauses: Vec<Pause>) -> Option<Pause> {
-        pauses.retain(|pause| pause.rule.is_empty() || pause.rule == self.rule().as_str());
-        pauses.into_iter().min_by_key(|pause| (pause.rate, pause.since))
+    fn of_rule(&self, pauses: Vec<OfTable>) -> Option<Pause> {
+        let ours = pauses.into_iter().filter(|(table, _)| *table == self.words.orders_table_name).map(|(_, pause)| pause);
+        ours.filter(|pause| pause.rule.is_empty() || pause.rule == self.rule().as_str()).min_by_key(|pause| (pause.rate, pause.since))
     }
 
     /// Begins a pause, or changes the one that lasts: for so long, or until it is ended; with a rate orders are closed, but only
@@ -248,13 +254,15 @@ impl Outbox {
     }
 }
 
-fn pause(mut fields: Fields) -> Result<Pause> {
-    Ok(Pause {
+fn pause(mut fields: Fields) -> Result<OfTable> {
+    let table = fields.text()?;
+    let pause = Pause {
         rule: fields.text()?,
         since: fields.integer()?,
         left: fields.optional_integer()?.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))),
         reason: fields.text()?,
         who: fields.text()?,
         rate: fields.optional_integer()?.map(|rate| u32::try_from(rate).unwrap_or(1).max(1)),
-    })
+    };
+    Ok((table, pause))
 }

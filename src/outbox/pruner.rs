@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Pruned;
 use crate::{
     order::{OrderId, Row, Verdict, judge},
-    store::{Store, StoreError},
+    store::{Outbox, Store, StoreError},
 };
 
 /// How often it looks.
@@ -32,6 +32,8 @@ const PIECE: u32 = 500;
 #[derive(Debug)]
 pub struct Pruner {
     store: Arc<dyn Store>,
+    /// Whose events, if this one prunes any.
+    events: Option<Outbox>,
     keep: Duration,
     stop: CancellationToken,
     /// The last event that was looked at: what is older and still there waits for a target, perhaps in its millions.
@@ -44,7 +46,14 @@ impl Pruner {
     /// Keeps the tables of this store small; events are kept for so long.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, keep: Duration, stop: CancellationToken) -> Self {
-        Self { store, keep, stop, last: Uuid::nil(), everything: None }
+        let events = Some(store.outbox().clone());
+        Self { store, events, keep, stop, last: Uuid::nil(), everything: None }
+    }
+
+    /// Prunes these events instead of the store's own, or none.
+    #[must_use]
+    pub fn pruning(self, events: Option<Outbox>) -> Self {
+        Self { events, ..self }
     }
 
     /// Prunes every minute.
@@ -72,9 +81,9 @@ impl Pruner {
         if self.everything.is_none_or(|at| at.elapsed() >= EVERYTHING) {
             (self.last, self.everything) = (Uuid::nil(), Some(Instant::now()));
         }
-        loop {
+        while let Some(outbox) = &self.events {
             let began = Instant::now();
-            let Pruned { events, last, more } = self.store.outbox().prune(self.keep, self.last, PIECE).await?;
+            let Pruned { events, last, more } = outbox.prune(self.keep, self.last, PIECE).await?;
             self.last = last;
             if !events.is_empty() {
                 debug!(events = events.len(), "old events pruned");

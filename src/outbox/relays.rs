@@ -15,7 +15,7 @@ use tracing::{debug, warn};
 use super::{Backlog, Courier, Relay, couriers};
 use crate::{
     config::{Config, Retry},
-    store::{Outbox, Store},
+    store::{Neighbours, Outbox, Store},
 };
 
 /// Who is told, with all files read.
@@ -46,6 +46,8 @@ pub struct Relays(mpsc::UnboundedSender<Plan>);
 /// What all relays have in common.
 pub(super) struct Common {
     pub(super) store: Arc<dyn Store>,
+    /// The tables whose events are told with those of the store's own.
+    pub(super) neighbours: Neighbours,
     pub(super) closed: watch::Receiver<()>,
     pub(super) stop: CancellationToken,
     pub(super) grace: Duration,
@@ -100,7 +102,7 @@ impl Common {
     /// Follows a plan until it is told to stop.
     fn follow(&self, plan: Plan, stop: &CancellationToken) -> BoxFuture<'static, ()> {
         let Plan { couriers, named, retry } = plan;
-        let outbox = Arc::new(self.store.outbox_apart(couriers.len() + 1));
+        let outbox = Arc::new(self.store.outbox_apart(couriers.len() + 1).with_neighbours(&self.neighbours));
         let mut relays: Vec<BoxFuture<'static, ()>> = vec![Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
         for courier in couriers {
             let relay = Relay {

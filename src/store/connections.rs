@@ -2,7 +2,7 @@
 //! for our own tables, so that neither waits for the other.
 //!
 //! The stores of several rules share the pools. In each every rule has one connection that no other may use, so that none
-//! waits for a rule in trouble.
+//! waits for a rule in trouble. Of shards there may be more than a server takes connections: they have none of their own.
 //!
 //! A connection is proved writable by the beginning of its transaction, in the same trip. After a failover the pool's
 //! connections may lead to a server that still answers and takes no writes: each such one is closed, and the next tried,
@@ -95,7 +95,8 @@ impl<D: Dialect> fmt::Debug for Connections<D> {
 impl<D: Dialect> Connections<D> {
     /// Connects when it must.
     pub(super) fn new(hosts: &Arc<Hosts<D>>, plan: Plan, settings: &Settings) -> Self {
-        let rules = settings.sharing.rules;
+        // Of many shards none has connections of its own, and all share a few.
+        let (own, sharers) = if settings.sharing.is_of_shards { (0, READERS) } else { (1, settings.sharing.rules) };
         let Plan { closing, reading, timeout, reading_timeout, idle, one_writer_for } = plan;
         let set_up = |script: String| if settings.read_only { format!("{}; {script}", D::READ_ONLY) } else { script };
         let (closing, reading) = (set_up(closing), set_up(reading));
@@ -111,8 +112,8 @@ impl<D: Dialect> Connections<D> {
         };
         let closers = if one_writer_for.is_some() { 1 } else { settings.database.connections };
         let closing = pool(closers, closing, true).test_before_acquire(false);
-        let readers = pool(READERS + rules, reading.clone(), false);
-        let places = [Places::of(closers, rules), Places::of(READERS + rules, rules)];
+        let readers = pool(READERS + sharers, reading.clone(), false);
+        let places = [Places::of(closers, own * sharers, own), Places::of(READERS + sharers, own * sharers, own)];
         // There is no server that could have gone away.
         let readers = readers.test_before_acquire(one_writer_for.is_none());
         let writer = one_writer_for.map(|kept| (Shared::default(), kept));
@@ -139,7 +140,7 @@ impl<D: Dialect> Connections<D> {
             watch: Arc::clone(&self.watch),
             closing: Arc::clone(&self.closing),
             reading: Arc::clone(&self.reading),
-            places: self.places.each_ref().map(|places| Places::beside(&places.common)),
+            places: self.places.each_ref().map(Places::beside),
             writer: self.writer.clone(),
             set_up: self.set_up.clone(),
             timeout: self.timeout,

@@ -41,6 +41,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// How parameters are spelled.
     const PARAMETERS: Parameters;
 
+    /// Between what a branch of a UNION stands that has an ORDER BY and a LIMIT of its own.
+    const BRACKETS: (&'static str, &'static str) = ("(", ")");
+
+    /// Names of tables of the schema ?1 that are like ?2, where `!` escapes.
+    const TABLES: &'static str;
+
     /// How it is asked what it holds.
     const SURVEY: &'static SurveyWords;
 

@@ -108,6 +108,8 @@ impl Dialect for MySql {
 
     const READ_ONLY: &'static str = "SET SESSION TRANSACTION READ ONLY";
     const PARAMETERS: Parameters = Parameters::Bare;
+    const TABLES: &'static str = "SELECT CAST(table_name AS CHAR) FROM information_schema.tables
+         WHERE table_schema = ?1 AND table_type = 'BASE TABLE' AND table_name LIKE ?2 ESCAPE '!' ORDER BY table_name";
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const HOME: &'static str = "SELECT CAST(COALESCE(DATABASE(), '') AS CHAR)";
     const BEGIN: &'static str = "START TRANSACTION";
@@ -194,7 +196,8 @@ impl Dialect for MySql {
         match number(error) {
             number if let Some(cure) = login::cure(number, error.message()) => Class::Refused(cure),
             // Deadlock, a row or a table changed under its statement, a statement that is to be prepared again.
-            1213 | 1020 | 1412 | 1615 => Class::Conflict,
+            // With several primaries of a group: another transaction was certified first.
+            1213 | 1020 | 1412 | 1615 | 3101 => Class::Conflict,
             // Lock wait timeout, a row that was not to be waited for.
             1205 | 3572 => Class::Locked,
             // Limits on the time of a statement.
@@ -204,7 +207,7 @@ impl Dialect for MySql {
             1021 | 1037 | 1038 | 1040..=1043 | 1047 | 1053 | 1077..=1080 | 1114 | 1129 | 1152 | 1154..=1161 | 1184 | 1203 | 1226 | 1251
             | 1317 | 1461
             // A replica, read-only or on its way to becoming one.
-            | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3101 | 3168 | 3169 | 3879 | 4031
+            | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3168 | 3169 | 3879 | 4031
             // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
             | 1176 => Class::Unavailable,
             _ => Class::Rejected,

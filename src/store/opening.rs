@@ -1,6 +1,10 @@
 //! The way to a store: what it is opened with, and for which database.
 
-use std::{any::Any, sync::Arc, time::Duration};
+use std::{
+    any::Any,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::sync::Mutex;
 
@@ -13,14 +17,31 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Sharing {
     pub(super) rules: usize,
-    pub(super) way: Arc<Mutex<Option<Box<dyn Any + Send + Sync>>>>,
+    /// Whether they are shards of rules: too many for each to have connections of its own.
+    pub(super) is_of_shards: bool,
+    pub(super) found: Arc<Mutex<Found>>,
+}
+
+/// What the first of several stores has found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) way: Option<Box<dyn Any + Send + Sync>>,
+    /// What was wrong when it was last looked for, and when that was.
+    pub(super) failed: Option<(Instant, OpenError)>,
 }
 
 impl Sharing {
     /// For so many rules.
     #[must_use]
     pub fn between(rules: usize) -> Self {
-        Self { rules: rules.max(1), way: Arc::default() }
+        Self { rules: rules.max(1), is_of_shards: false, found: Arc::default() }
+    }
+
+    /// For these rules, or shards of rules, all in one database. Where there are shards none has a connection of its own, and
+    /// what they read of what falls due they read together.
+    #[must_use]
+    pub fn of(lines: &[&Config]) -> Self {
+        Self { is_of_shards: lines.iter().any(|config| config.which.name.shard().is_some()), ..Self::between(lines.len()) }
     }
 }
 

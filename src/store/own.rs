@@ -6,6 +6,7 @@
 
 mod facts;
 mod link;
+mod neighbours;
 mod record;
 mod words;
 
@@ -13,6 +14,7 @@ use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 
+pub use neighbours::Neighbours;
 pub use record::{Asked, NewEvent, instance};
 
 pub(crate) use link::{Fields, Link, Work, finish, unexpected};
@@ -155,9 +157,9 @@ pub(crate) async fn applied(link: &mut dyn Link, words: &Words) -> Result<i64> {
 }
 
 /// Our own tables. What can be done with them stands in the room `outbox`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Outbox {
-    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) backend: Arc<dyn Backend>,
     pub(crate) words: Words,
     rule: RuleName,
     version: i64,
@@ -165,18 +167,39 @@ pub struct Outbox {
 
 impl Outbox {
     pub(super) fn new(backend: impl Backend + 'static, tables: &OwnTables) -> Self {
-        Self { backend: Box::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
+        Self { backend: Arc::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
     }
 
     /// None, or one of this version, in a database of a test.
     #[cfg(test)]
     pub(crate) fn of_version(version: i64, backend: impl Backend + 'static, rule: &RuleName) -> Self {
-        Self { backend: Box::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version }
+        Self { backend: Arc::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version }
     }
 
     /// The same tables, over other connections.
     pub(super) fn over(&self, backend: impl Backend + 'static) -> Self {
-        Self { backend: Box::new(backend), words: self.words.clone(), rule: self.rule.clone(), version: self.version }
+        Self { backend: Arc::new(backend), words: self.words.clone(), rule: self.rule.clone(), version: self.version }
+    }
+
+    /// The same, and the rows of these tables as well.
+    #[must_use]
+    pub fn with_neighbours(mut self, neighbours: &Neighbours) -> Self {
+        self.words.neighbours = Some(neighbours.clone());
+        self
+    }
+
+    /// The shard of an event of this table.
+    pub(crate) fn shard_of(&self, table: &str) -> Option<String> {
+        match &self.words.neighbours {
+            Some(neighbours) => neighbours.shard_of(table),
+            None => self.rule.shard().map(str::to_owned),
+        }
+    }
+
+    /// Where our tables are: the same place for all orders tables beside which they stand.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.words.schema
     }
 
     /// The version of the tables when the store was opened; 0 when there were none.

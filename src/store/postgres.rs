@@ -58,6 +58,8 @@ impl Dialect for Postgres {
 
     const READ_ONLY: &'static str = "SET default_transaction_read_only = on";
     const PARAMETERS: Parameters = Parameters::Dollar;
+    const TABLES: &'static str = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = ?1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname LIKE ?2 ESCAPE '!' ORDER BY c.relname";
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const HOME: &'static str = "SELECT COALESCE(current_schema()::text, 'public')";
     const BEGIN: &'static str = "BEGIN ISOLATION LEVEL READ COMMITTED";

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::order::{OrderId, Row};
 
 /// Where a page of due orders ended; the next page begins after it.
@@ -100,6 +102,8 @@ pub struct Page {
     pub next: Option<Cursor>,
     /// How many statements it took, one after the other.
     pub reads: u32,
+    /// When the database was asked for its first rows, where they were waited for before: several shards are read at once.
+    pub asked: Option<Instant>,
 }
 
 /// A row of an order, as [`crate::store::Store::inspect`] finds it.

@@ -92,7 +92,7 @@ pub(super) fn own(schema: &str, events: &Events, version: i64) -> Vec<Need> {
     ]
     .into_iter()
     .take(if version < WITH_PAUSES { 5 } else { 7 })
-    .map(|(name, rights)| Need::of(TableName { schema: Some(schema.into()), name: format!("order_closer_{name}") }, rights))
+    .map(|(name, rights)| Need::of(TableName::of(Some(schema.into()), format!("order_closer_{name}")), rights))
     .collect()
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn own_rights(schema: &str, to: &str) -> Vec<String> {
     let mut needs = own("", &events, VERSION);
     // Of those that not everybody has a use for.
     for name in ["order_closer_members", "order_closer_timers"] {
-        let table = TableName { schema: None, name: name.into() };
+        let table = TableName::of(None, name);
         needs.push(Need::of(table, &[Right::Select, Right::Insert, Right::Update, Right::Delete]));
     }
     needs.iter().filter_map(|need| grant(&need.rights, &format!("{schema}{}", need.table.name), to)).collect()

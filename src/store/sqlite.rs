@@ -60,6 +60,9 @@ impl Dialect for Sqlite {
 
     const READ_ONLY: &'static str = "PRAGMA query_only = ON";
     const PARAMETERS: Parameters = Parameters::Numbered;
+    const BRACKETS: (&'static str, &'static str) = ("SELECT * FROM (", ")");
+    const TABLES: &'static str =
+        "SELECT name FROM sqlite_schema WHERE ?1 = 'main' AND type = 'table' AND name LIKE ?2 ESCAPE '!' ORDER BY name";
     const SURVEY: &'static SurveyWords = &survey::SURVEY;
     const HOME: &'static str = "SELECT 'main'";
     const BEGIN: &'static str = "BEGIN IMMEDIATE";

@@ -76,6 +76,18 @@ impl Statement {
         self.lasting
     }
 
+    /// One statement of several whose parameters mean the same: each selects one more column, its own number in this list, after
+    /// so many bytes of its text, and stands between these brackets.
+    pub(super) fn union(branches: &[(&Self, usize)], (open, close): (&str, &str)) -> Self {
+        let branch = |(number, (statement, at)): (usize, &(&Self, usize))| {
+            let (selected, rest) = statement.sql.as_str().split_at(*at);
+            format!("{open}{selected}, '{number}'{rest}{close}")
+        };
+        let text = branches.iter().enumerate().map(branch).collect::<Vec<_>>().join(" UNION ALL ");
+        let order = branches.iter().map(|(statement, _)| statement.order.as_deref()).collect::<Option<Vec<_>>>();
+        Self { sql: sql(text), order: order.map(|orders| orders.concat()), lasting: true }
+    }
+
     pub(super) fn sql(&self) -> SqlStr {
         self.sql.clone()
     }

@@ -17,6 +17,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) first: Statement,
+    /// How many bytes of it come before FROM: where it can select one more column.
+    pub(super) selected: usize,
     pub(super) next: Statement,
 }
 
@@ -104,9 +106,10 @@ impl<L> Statements<L> {
         let takes = rule.takes(&fragments.names);
         let inspect = format!("SELECT {row}, {}, {takes} FROM {orders}{hint} WHERE {listed}", fragments.stored);
         let found = format!(" AND {}{}{filter}", fragments.valid, own.not_dead(&fragments.qualified_id_text));
+        let select = format!("SELECT {row}, {}", fragments.cursor);
         let page = |unpaid: &str, after: &str, within: &str| {
             Writer::new(D::PARAMETERS)
-                .verbatim(&format!("SELECT {row}, {} FROM {orders} WHERE {unpaid}", fragments.cursor))
+                .verbatim(&format!("{select} FROM {orders} WHERE {unpaid}"))
                 .with_parameters(&format!("{after} AND {within}"))
                 .verbatim(&format!("{found} ORDER BY {}", fragments.order))
                 .with_parameters(" LIMIT ?3")
@@ -145,7 +148,13 @@ impl<L> Statements<L> {
             asked: asked.map(|statement| D::list(table, statement)).transpose()?,
             update_early: D::list(table, update(fragments, rule, "", ""))?,
             close_sql: CloseStatement::of(rule, fragments.escapes, |template| D::user_list(table, template))?,
-            due: due.map(|(unpaid, first, next)| Due { first: page(unpaid, "", first), next: page(unpaid, &after, next) }).collect(),
+            due: due
+                .map(|(unpaid, first, next)| Due {
+                    first: page(unpaid, "", first),
+                    selected: select.len(),
+                    next: page(unpaid, &after, next),
+                })
+                .collect(),
             count_due: fragments.within.iter().map(count).collect(),
             count_some: some.map(|(unpaid, within)| count_some(unpaid, within)).collect(),
             samples: sql(format!(

@@ -228,7 +228,7 @@ fn tables(rows: Texts, words: &SurveyWords) -> Vec<SurveyedTable> {
         let mut texts = row.into_iter().map(Option::unwrap_or_default);
         let mut next = || texts.next().unwrap_or_default();
         let schema = Some(next()).filter(|schema| !schema.is_empty());
-        let name = TableName { schema, name: next() };
+        let name = TableName::of(schema, next());
         let (comment, rows) = (next(), next().parse().ok());
         if tables.last().is_none_or(|last| last.name != name) {
             tables.push(SurveyedTable { name, comment, rows, columns: Vec::new() });

@@ -27,6 +27,7 @@ use crate::{
         paging::Paging,
         session::Session,
         statements::Statements,
+        together::{Reader, Together},
         zone::ServersZone,
     },
 };
@@ -52,6 +53,8 @@ pub(super) struct Table<D: Dialect> {
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
+    /// With whom what falls due is read, where this is one of several shards in a database.
+    reader: Option<Reader<D>>,
     /// A statement failed that reads what events carry, where that ends its transaction.
     fails_on_payloads: Arc<AtomicBool>,
 }
@@ -81,7 +84,7 @@ impl<D: Dialect> Schema<D> {
 
 impl<D: Dialect> Table<D> {
     pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
-        let (dialect, connections) = connect::<D>(&settings).await?;
+        let (dialect, connections, together) = connect::<D>(&settings).await?;
         let mut session = connections.read().await?;
         let schema = Schema::read(dialect.as_ref(), &mut session, &settings, None).await?;
         let identity = Mutex::new(dialect.identity(&mut session).await.ok());
@@ -93,6 +96,7 @@ impl<D: Dialect> Table<D> {
         let recorder = watch::Sender::new(schema.own.recorder(&settings.events));
         let unpaid = settings.rule.unpaid_texts();
         let schema = watch::Sender::new(Arc::new(schema));
+        let reader = settings.sharing.is_of_shards.then(|| Reader::of(&together));
         Ok(Self {
             dialect,
             connections,
@@ -103,6 +107,7 @@ impl<D: Dialect> Table<D> {
             recorder,
             identity,
             halt: Halt::default(),
+            reader,
             fails_on_payloads: Arc::default(),
         })
     }
@@ -140,19 +145,37 @@ impl<D: Dialect> Table<D> {
 }
 
 /// The way to a database that several stores share.
-type Way<D> = (Arc<D>, Arc<Connections<D>>);
+type Way<D> = (Arc<D>, Arc<Connections<D>>, Arc<Together<D>>);
 
 /// Connects, or goes the way that was found for another rule.
-async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
-    let mut known = settings.sharing.way.lock().await;
-    if let Some((dialect, connections)) = known.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
-        return Ok((Arc::clone(dialect), Arc::new(connections.beside())));
+pub(super) async fn connect<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
+    let asked = Instant::now();
+    let mut found = settings.sharing.found.lock().await;
+    if let Some((dialect, connections, together)) = found.way.as_ref().and_then(|way| way.downcast_ref::<Way<D>>()) {
+        return Ok((Arc::clone(dialect), Arc::new(connections.beside()), Arc::clone(together)));
     }
+    // Others have waited for the same attempt: the database is away for all of them.
+    if let Some((_, error)) = found.failed.as_ref().filter(|(at, _)| *at >= asked) {
+        return Err(error.clone());
+    }
+    match first_way::<D>(settings).await {
+        Ok(way) => {
+            found.way = Some(Box::new(way.clone()));
+            Ok(way)
+        }
+        Err(error) => {
+            found.failed = Some((Instant::now(), error.clone()));
+            Err(error)
+        }
+    }
+}
+
+async fn first_way<D: Dialect>(settings: &Settings) -> Result<Way<D>, OpenError> {
     let (dialect, connections) = way::<D>(settings).await?;
-    let way = (Arc::new(dialect), Arc::new(connections));
-    way.1.first().await.map_err(|error| D::refused(&settings.database, error))?;
-    *known = Some(Box::new(way.clone()));
-    Ok(way)
+    let connections = Arc::new(connections);
+    let together = Arc::new(Together::over(Arc::new(connections.beside())));
+    connections.first().await.map_err(|error| D::refused(&settings.database, error))?;
+    Ok((Arc::new(dialect), connections, together))
 }
 
 /// Finds the host that takes writes, and asks it what is to be known before.
@@ -170,14 +193,19 @@ pub(super) async fn lacking_rights<D: Dialect>(settings: &Settings) -> Result<Ve
     Ok(lacking?)
 }
 
+/// The schema in which a bare name is looked for first.
+pub(super) async fn home<D: Dialect>(session: &mut Session<D>) -> Result<String> {
+    text::<D>(&session.execute(D::HOME.into_sql_str()).await?)
+}
+
 /// Our own tables beside a table that need not be there, in the schema in which its name is looked for first.
 pub(super) async fn own_tables<D: Dialect>(settings: &Settings) -> Result<Outbox, OpenError> {
-    let (_, connections) = connect::<D>(settings).await?;
+    let (_, connections, _) = connect::<D>(settings).await?;
     let mut session = connections.read().await?;
     let table = &settings.rule.table;
     let schema = match &table.schema {
         Some(schema) => schema.clone(),
-        None => text::<D>(&session.execute(D::HOME.into_sql_str()).await?)?,
+        None => home(&mut session).await?,
     };
     let own = OwnTables::find(&mut session, D::words(&schema, &table.name), &settings.rule.name).await?;
     drop(session);
@@ -247,18 +275,32 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn due(&self, query: &DueQuery) -> Result<Page> {
-        let mut session = self.connections.read().await?;
         let (schema, Window { from, until }) = (self.schema(), query.window);
         let due = &schema.statements.due;
         let mut paging = Paging::new(query, due.len());
+        let mut own: Option<Session<D>> = None;
+        let mut asked = None;
         while let Some(read) = paging.next_read() {
             let statement = &due[read.status];
-            let [until, from, limit] = [until, from, read.limit].map(Value::from);
-            let rows = match read.after {
-                Some(Cursor { deadline, id, .. }) => {
-                    session.read(&statement.next, &[until, from, limit, deadline.into(), id.as_str().into()]).await?
+            let rows = match (&self.reader, read.after) {
+                (Some(reader), None) => {
+                    let first = reader.read(&statement.first, statement.selected, [until, from, read.limit]).await?;
+                    asked = asked.or(Some(first.asked));
+                    first.rows
                 }
-                None => session.read(&statement.first, &[until, from, limit]).await?,
+                (_, after) => {
+                    let session = match &mut own {
+                        Some(session) => session,
+                        None => own.insert(self.connections.read().await?),
+                    };
+                    let [until, from, limit] = [until, from, read.limit].map(Value::from);
+                    match after {
+                        Some(Cursor { deadline, id, .. }) => {
+                            session.read(&statement.next, &[until, from, limit, deadline.into(), id.as_str().into()]).await?
+                        }
+                        None => session.read(&statement.first, &[until, from, limit]).await?,
+                    }
+                }
             };
             let row = |row| {
                 let mut columns = Columns::<D::Driver>::of(row);
@@ -266,7 +308,7 @@ impl<D: Dialect> Store for Table<D> {
             };
             paging.add(rows.iter().map(row).collect::<Result<_, _>>().map_err(sorted::<D>)?);
         }
-        Ok(paging.finish())
+        Ok(Page { asked, ..paging.finish() })
     }
 
     async fn count(&self, window: Window) -> Result<Counted> {

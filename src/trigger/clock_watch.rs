@@ -63,14 +63,14 @@ impl ClockWatch {
             let Some(jumped) = self.bounds.jumped() else {
                 if said.take().is_some() {
                     info!("the database's clock is back; orders close again");
-                    self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
+                    self.rules.borrow().iter().for_each(Listening::want_sweeps);
                 }
                 continue;
             };
             if let Some(reason) = self.accepted().await {
                 info!(reason, ahead_s = jumped.as_secs_f64(), "the database's clock is taken as it is; orders close by it");
                 self.bounds.accept_clock();
-                self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
+                self.rules.borrow().iter().for_each(Listening::want_sweeps);
                 said = None;
             } else if said.is_none_or(|said| said.elapsed() >= SAY_AGAIN) {
                 said = Some(Instant::now());

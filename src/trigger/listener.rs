@@ -20,13 +20,13 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{debug, error, warn};
 
 use crate::{
-    close::{Inbox, Offer, Reminder, Stats},
+    close::{Inbox, Offer, Reminder},
     config::Redis,
     order::Trigger,
     redis::{Commands, Primary, RedisError, Said as RedisSaid, address},
     trigger::{
         key::{KeyReader, NotAnOrder},
-        membership::Membership,
+        routes::{Taker, Takers},
     },
 };
 use session::Session;
@@ -85,12 +85,23 @@ impl Hearing {
 pub struct Listening {
     /// How its keys are read.
     pub keys: KeyReader,
-    /// Who takes the ids.
-    pub inbox: Arc<Inbox>,
-    /// Whose orders are not for us.
-    pub peers: Arc<Membership>,
-    /// What has been heard.
-    pub stats: Arc<Stats>,
+    /// Who takes its orders.
+    pub takers: Takers,
+}
+
+impl Listening {
+    /// Who takes the orders of its table, where there is one.
+    pub(crate) fn inbox(&self) -> Option<&Arc<Inbox>> {
+        match &self.takers {
+            Takers::Table(taker) => Some(&taker.inbox),
+            Takers::Shards(_) => None,
+        }
+    }
+
+    /// Asks for a sweep of each of its tables.
+    pub(super) fn want_sweeps(&self) {
+        self.takers.each(|taker| taker.inbox.want_sweep());
+    }
 }
 
 /// Listens for expired keys until it is told to stop.
@@ -161,31 +172,33 @@ impl Listener {
         }
     }
 
-    /// Hands a key on to each rule whose prefix it has. What is no rule's is counted by all.
+    /// Hands a key on to each rule whose prefix it has. What is no rule's, or what no shard of a rule expects, is counted by all.
     fn hand_on(&self, key: &[u8], db: impl std::fmt::Display) {
         let rules = self.rules.borrow();
         let mut is_foreign = true;
-        for Listening { keys, inbox, peers, stats } in rules.iter() {
+        for Listening { keys, takers } in rules.iter() {
             match keys.read(key) {
                 Ok(id) => {
-                    is_foreign = false;
-                    stats.heard(true);
-                    if peers.is_ours(&id) && inbox.offer_hint(&id, Trigger::Expired) == Offer::Full {
-                        stats.dropped();
-                    }
+                    takers.each_of(&id, |Taker { inbox, peers, stats }| {
+                        is_foreign = false;
+                        stats.heard(true);
+                        if peers.is_ours(&id) && inbox.offer_hint(&id, Trigger::Expired) == Offer::Full {
+                            stats.dropped();
+                        }
+                    });
                 }
                 Err(NotAnOrder::ForeignPrefix) => {}
                 Err(reason @ NotAnOrder::NotAnId(_)) => debug!(key = %key.escape_ascii(), %db, %reason, "expired key is no order"),
             }
         }
         if is_foreign {
-            rules.iter().for_each(|rule| rule.stats.heard(false));
+            rules.iter().for_each(|rule| rule.takers.first(|taker| taker.stats.heard(false)));
         }
     }
 
     /// What expired meanwhile was told to nobody.
     fn want_sweeps(&self) {
-        self.rules.borrow().iter().for_each(|rule| rule.inbox.want_sweep());
+        self.rules.borrow().iter().for_each(Listening::want_sweeps);
     }
 }
 

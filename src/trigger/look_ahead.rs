@@ -18,6 +18,7 @@ use crate::{
     config::Live,
     store::{Store, StoreError, Window},
     trigger::{
+        beat::Beat,
         clock::DatabaseClock,
         pacer::Upcoming,
         pages::{PageRead, Pages},
@@ -52,6 +53,8 @@ pub struct LookAhead {
     pub passes: Arc<Passes>,
     /// Who else may be slow.
     pub turns: Arc<Turns>,
+    /// When others look, too.
+    pub beat: Beat,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -82,7 +85,7 @@ impl LookAhead {
             rest.rests(pause);
             let _turn = if rest.is_slow() { Some(watchdog::waiting(self.turns.take()).await) } else { None };
             let began = Instant::now();
-            let looked = self.run_once(ahead + took.min(FURTHEST), &mut clock).await;
+            let looked = self.run_once(ahead + self.beat.whole(took.min(FURTHEST)), &mut clock).await;
             took = began.elapsed();
             let (mut cost, is_long) = (Cost::default(), took >= SLOW || looked.is_err());
             // The database is quick again: a sweep that rests because it was not may be sooner, too.
@@ -112,7 +115,8 @@ impl LookAhead {
                 slow::say(self.store.as_ref(), "look-ahead", rests).await;
             }
             was_slow = rest.is_slow();
-            let at = if was_slow { Instant::now() + rests } else { began + pause.max(took + SHORTEST) };
+            let at =
+                if was_slow { Instant::now() + rests } else { self.beat.near(began + pause.max(took + SHORTEST), pause, Instant::now()) };
             watchdog::waiting(timeout_at(at, settings.changed())).await.unwrap_or_default();
         }
     }

@@ -30,7 +30,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, MissedTickBehavior};
+use futures::future::join_all;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, MissedTickBehavior},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 use uuid::Uuid;
@@ -47,6 +51,7 @@ use board::BoardError;
 pub use board::Hash;
 use first_edition::FirstEdition;
 pub use first_edition::first_edition_lives;
+pub use fitness::Pulse;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
 use peers::{FORGOTTEN, Known, Peers};
@@ -77,10 +82,21 @@ pub struct Membership {
 /// What a heartbeat is made of.
 #[derive(Debug)]
 pub struct Heart {
-    /// Which orders are closed, and where.
-    pub config: Config,
     /// The way to the others.
     pub board: Board,
+    /// Whether the database answers, as others have found that ask it, too.
+    pub pulse: Arc<Pulse>,
+    /// Whose orders are closed; the shards of a rule in one database have one heartbeat, and more of them may come.
+    pub bodies: mpsc::UnboundedReceiver<Body>,
+    /// Ends it.
+    pub stop: CancellationToken,
+}
+
+/// A table's part in a heartbeat.
+#[derive(Debug)]
+pub struct Body {
+    /// Which orders are closed, and where.
+    pub config: Config,
     /// Whose identity the group has.
     pub store: Arc<dyn Store>,
     /// What waits.
@@ -91,8 +107,17 @@ pub struct Heart {
     pub outage: Arc<Outage>,
     /// Whether closing is paused.
     pub gate: Arc<Gate>,
-    /// Ends it.
-    pub stop: CancellationToken,
+}
+
+impl Heart {
+    /// That of one table.
+    #[must_use]
+    pub fn of(body: Body, board: Board, pulse: Arc<Pulse>, stop: CancellationToken) -> Self {
+        let (bodies, heard) = mpsc::unbounded_channel();
+        // There is a receiver.
+        bodies.send(body).ok();
+        Self { board, pulse, bodies: heard, stop }
+    }
 }
 
 impl Default for Membership {
@@ -128,30 +153,23 @@ impl Membership {
 
     /// Keeps the heartbeat until it is told to stop, and then says goodbye.
     pub async fn run(self: Arc<Self>, heart: Heart) {
-        let Heart { config, board, store, inbox, stats, outage, gate, stop } = heart;
-        let fitness = Fitness {
-            store: Arc::clone(&store),
-            inbox: Arc::clone(&inbox),
-            stats,
-            outage,
-            gate,
-            progress: Progress::default(),
-            silence: Silence::default(),
-        };
-        let older = FirstEdition::new(&config);
+        let Heart { board, pulse, mut bodies, stop } = heart;
+        let Some(Some(first)) = stop.run_until_cancelled(bodies.recv()).await else { return };
+        let (config, store) = (first.config.clone(), Arc::clone(&first.store));
         let mut session = Session {
             membership: &self,
             config,
             board,
             store,
-            inbox,
-            fitness,
-            older,
+            pulse,
+            bodies,
+            tables: Vec::new(),
             group: None,
             known: Known::default(),
             alone: false,
             crowd: None,
         };
+        session.take_in(first);
         stop.run_until_cancelled(session.beat_for_ever()).await;
         session.leave().await;
     }
@@ -177,9 +195,9 @@ struct Session<'m> {
     config: Config,
     board: Board,
     store: Arc<dyn Store>,
-    inbox: Arc<Inbox>,
-    fitness: Fitness,
-    older: FirstEdition,
+    pulse: Arc<Pulse>,
+    bodies: mpsc::UnboundedReceiver<Body>,
+    tables: Vec<Table>,
     /// Unknown until the database has said which one it is.
     group: Option<Group>,
     known: Known,
@@ -189,7 +207,30 @@ struct Session<'m> {
     crowd: Option<Instant>,
 }
 
+/// One of the tables whose orders are closed.
+struct Table {
+    inbox: Arc<Inbox>,
+    fitness: Fitness,
+    older: FirstEdition,
+}
+
 impl Session<'_> {
+    fn take_in(&mut self, body: Body) {
+        let Body { config, store, inbox, stats, outage, gate } = body;
+        let fitness = Fitness {
+            store,
+            pulse: Arc::clone(&self.pulse),
+            inbox: Arc::clone(&inbox),
+            stats,
+            outage,
+            gate,
+            progress: Progress::default(),
+            // What all find alike is said once.
+            silence: self.tables.is_empty().then(Silence::default),
+        };
+        self.tables.push(Table { inbox, fitness, older: FirstEdition::new(&config) });
+    }
+
     async fn beat_for_ever(&mut self) {
         let mut ticks = tokio::time::interval(BEAT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -198,26 +239,46 @@ impl Session<'_> {
             if beat % RARELY == 0 || self.group.is_none() {
                 self.join().await;
             }
-            let condition = self.fitness.examine().await;
+            while let Ok(body) = self.bodies.try_recv() {
+                self.take_in(body);
+            }
+            let condition = self.examine().await;
             let is_crowded = self.crowd.is_some_and(|at| at.elapsed() < CROWD_REST);
             if let Some(group) = self.group.clone().filter(|_| !is_crowded) {
                 let ended = self.beat(beat, condition, &group).await;
                 self.say_once(ended, &group);
             }
-            if (beat % RARELY == 0 || self.older.is_suspect())
-                && let Board::Redis(commands) = &self.board
-                && let Ok(fields) = commands.fields(&self.older.key).await
-            {
-                self.older.learn(fields);
-            }
+            self.look_for_older(beat).await;
             let known = self.membership.read(|peers| peers.known(Instant::now()));
             if known != self.known {
                 info!(others = known.living, unfit = known.unfit, was = self.known.living, "other instances close orders of this table");
                 // Another's orders may be ours now.
-                self.inbox.want_sweep();
+                self.tables.iter().for_each(|table| table.inbox.want_sweep());
             }
             self.known = known;
         }
+    }
+
+    /// Looks for daemons of the first edition, which know nothing of groups.
+    async fn look_for_older(&mut self, beat: u64) {
+        let Board::Redis(commands) = &self.board else { return };
+        let asked = self.tables.iter_mut().filter(|table| beat % RARELY == 0 || table.older.is_suspect());
+        let learnt = asked.map(async |Table { older, .. }| {
+            if let Ok(fields) = commands.fields(&older.key).await {
+                older.learn(fields);
+            }
+        });
+        join_all(learnt).await;
+    }
+
+    /// Of all tables: where one can't be closed, another instance may try all of them.
+    async fn examine(&mut self) -> Condition {
+        let mut all = Condition { fit: true, busy: false };
+        for Table { fitness, .. } in &mut self.tables {
+            let Condition { fit, busy } = fitness.examine().await;
+            all = Condition { fit: all.fit && fit, busy: all.busy || busy };
+        }
+        all
     }
 
     /// Goes into the group of the database as it is now.

@@ -33,6 +33,7 @@ use crate::{
         key::KeyReader,
         listener::Hearing,
         membership::Membership,
+        routes::Expected,
         wheel::{Appointment, Step, Wheel},
     },
 };
@@ -81,6 +82,8 @@ pub struct Pacer {
     pub touch: Toucher,
     /// Who asks about orders before they are due.
     pub foresight: Option<Arc<dyn Foresight>>,
+    /// Where it is known whose notifications are for this one of several shards.
+    pub expected: Option<Expected>,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -103,7 +106,7 @@ impl Pacer {
             under_way: Arc::new(Semaphore::new(UNDER_WAY)),
             rest_until: Arc::default(),
         };
-        Self { upcoming, later, inbox, peers, touch, foresight: None, stop }
+        Self { upcoming, later, inbox, peers, touch, foresight: None, expected: None, stop }
     }
 
     /// One that also lets somebody ask about orders before they are due, if that is wanted.
@@ -112,11 +115,17 @@ impl Pacer {
         Self { foresight: foresight.filter(|foresight| !foresight.ahead().is_zero()), ..self }
     }
 
+    /// One that says which orders it expects to hear of.
+    #[must_use]
+    pub fn expecting(self, expected: Option<Expected>) -> Self {
+        Self { expected, ..self }
+    }
+
     /// Keeps appointments.
     pub async fn run(mut self) {
         let mut wheel = Wheel::default();
         loop {
-            metric::WHEEL.set(wheel.len() as f64, &[self.touch.keys.rule().as_str()]);
+            metric::WHEEL.set(wheel.len() as f64, &[self.touch.keys.rule().label()]);
             tokio::select! {
                 // Whose time has come goes first, however much there is to take in.
                 biased;
@@ -128,7 +137,11 @@ impl Pacer {
                 }
                 Some(orders) = self.upcoming.recv() => {
                     for Upcoming { id, deadline, at } in orders {
-                        wheel.insert(id, self.first_appointment(at, deadline));
+                        let appointment = self.first_appointment(at, deadline);
+                        let expected = self.expected.as_ref().map(|expected| (expected, id.clone()));
+                        if wheel.insert(id, appointment) && let Some((expected, id)) = expected {
+                            expected.add(&id);
+                        }
                     }
                 }
                 Some(Later { id, trigger, deadline, at }) = self.later.recv() => {
@@ -157,9 +170,10 @@ impl Pacer {
                     wheel.insert(id, Appointment { at: at + EXPIRY, step: Step::Touch, ..appointment });
                 }
                 // Its instance does it; and if not, the sweep finds it.
-                Step::Touch if !self.peers.is_ours(&id) => {}
+                Step::Touch if !self.peers.is_ours(&id) => self.forget(&id),
                 Step::Touch => touched.push((id, appointment)),
                 Step::Offer(trigger) => {
+                    self.forget(&id);
                     self.inbox.offer_due_since([(&id, appointment.deadline)], trigger);
                 }
             }
@@ -176,7 +190,15 @@ impl Pacer {
                 wheel.insert(id, Appointment { at: appointment.at + GRACE, step, ..appointment });
             }
         } else {
+            touched.iter().for_each(|(id, _)| self.forget(id));
             self.inbox.offer_due_since(touched.iter().map(|(id, appointment)| (id, appointment.deadline)), Trigger::Pacer);
+        }
+    }
+
+    /// What is offered needs no notification any more.
+    fn forget(&self, id: &OrderId) {
+        if let Some(expected) = &self.expected {
+            expected.forget(id);
         }
     }
 }

@@ -75,6 +75,6 @@ impl<'s> Pages<'s> {
             Some(place) => query.after = Some(place),
             None => self.query = None,
         }
-        Ok(Some(PageRead { rows: page.rows, reads: page.reads, asked, answered }))
+        Ok(Some(PageRead { rows: page.rows, reads: page.reads, asked: page.asked.unwrap_or(asked), answered }))
     }
 }

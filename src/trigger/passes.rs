@@ -62,8 +62,8 @@ impl Passes {
 
     /// One has ended well.
     pub fn ended(&self, pass: Pass) {
-        metric::PASSES.add(1, &[self.rule.as_str(), pass.name()]);
-        metric::LAST_PASS.now(&[self.rule.as_str(), pass.name()]);
+        metric::PASSES.add(1, &[self.rule.label(), pass.name()]);
+        metric::LAST_PASS.now(&[self.rule.label(), pass.name()]);
         self.known()[pass as usize] = Known { well: Some(Instant::now()), last: Last::Well };
     }
 

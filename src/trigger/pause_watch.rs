@@ -111,7 +111,7 @@ impl PauseWatch {
             Some(Pause { left, .. }) => Passage::Shut(left.and_then(|left| Instant::now().checked_add(left))),
         };
         self.gate.set(passage);
-        metric::PAUSED.set(f64::from(u8::from(self.gate.is_shut())), &[self.store.rule().as_str()]);
+        metric::PAUSED.set(f64::from(u8::from(self.gate.is_shut())), &[self.store.rule().label()]);
         Ok(pause)
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     order::Trigger,
     store::{Store, StoreError, Window},
     trigger::{
+        beat::Beat,
         membership::Membership,
         overdue,
         pages::{PageRead, Pages},
@@ -82,6 +83,8 @@ pub struct Sweep {
     pub passes: Arc<Passes>,
     /// Who else may be slow.
     pub turns: Arc<Turns>,
+    /// When others sweep, too.
+    pub beat: Beat,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -165,7 +168,8 @@ impl Sweep {
     /// what has fallen due of late, if that is wanted.
     async fn pause(&self, rest: Duration, slow: Option<Instant>, step_in: Option<Instant>, mut lately: Option<&mut Lately>) {
         let now = Instant::now();
-        let (timer, soonest, mut step_in) = (now + rest, now + SHORTEST_REST, step_in);
+        let timer = self.beat.near(now + rest, self.settings.get().every.get(), now);
+        let (soonest, mut step_in) = (now + SHORTEST_REST, step_in);
         let heard = slow.map_or(soonest, |began| soonest.max(began + SLOW_REQUEST));
         loop {
             let at = step_in.map_or(timer, |at| timer.min(at)).max(soonest);

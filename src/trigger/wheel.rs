@@ -56,18 +56,20 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    pub(super) fn insert(&mut self, id: OrderId, appointment: Appointment) {
+    /// Returns whether the order has an appointment, this or an earlier one.
+    pub(super) fn insert(&mut self, id: OrderId, appointment: Appointment) -> bool {
         if let Some(before) = self.places.get_mut(&id) {
             if !appointment.overrides(*before) {
-                return;
+                return true;
             }
             *before = appointment;
         } else if self.places.len() < CAPACITY {
             self.places.insert(id.clone(), appointment);
         } else {
-            return;
+            return false;
         }
         self.moments.entry(appointment.at).or_default().push_back(id);
+        true
     }
 
     /// How many have an appointment.

@@ -42,6 +42,8 @@ mod reconcile;
 mod rules;
 /// The schema of configuration files.
 mod schema;
+/// Orders in several tables of several databases.
+mod shards;
 /// The example shop.
 mod shop;
 /// The clients on the pages are those that are run.

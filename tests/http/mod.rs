@@ -18,6 +18,8 @@ mod page;
 mod probes;
 /// Several rules.
 mod rules;
+/// Orders in several tables.
+mod shards;
 
 use std::collections::BTreeMap;
 

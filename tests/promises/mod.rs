@@ -74,6 +74,8 @@ mod sentinels;
 mod service;
 /// A daemon that closes nothing, and says what it would have closed.
 mod shadow;
+/// Orders in several tables of several databases.
+mod shards;
 /// A database that is slow for a while, or for good.
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.

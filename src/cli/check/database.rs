@@ -29,7 +29,9 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
             return examination;
         }
         Err(OpenError::Store(error)) => {
-            let finding = Finding::fail(NAME, error.to_string(), error.cure());
+            examination.is_away = matches!(error, StoreError::Unavailable(_));
+            let of = config.which.database.as_ref().map_or_else(String::new, |name| format!("{name}: "));
+            let finding = Finding::fail(NAME, format!("{of}{error}"), error.cure());
             if matches!(error, StoreError::Refused { .. } | StoreError::Rejected(_)) {
                 examination.add(finding);
             } else {

@@ -84,6 +84,8 @@ fn written(event: &Event, source: &EventSource, r#type: &str, subject: &str, dat
         #[serde(skip_serializing_if = "str::is_empty")]
         subject: &'e str,
         rule: &'e str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        shard: Option<&'e str>,
         time: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'e str>,
@@ -97,6 +99,7 @@ fn written(event: &Event, source: &EventSource, r#type: &str, subject: &str, dat
         r#type,
         subject,
         rule: &event.rule,
+        shard: event.shard.as_deref(),
         time: rfc3339(event.closed_at),
         traceparent: event.traceparent.as_deref(),
         datacontenttype: "application/json",

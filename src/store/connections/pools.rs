@@ -42,21 +42,24 @@ impl<D: Dialect> Pooled<D> {
     }
 }
 
-/// The places of a rule in a pool: one is its own, the others are for whoever comes first.
-#[derive(Debug, Clone)]
+/// The places of a rule in a pool: one is its own, unless there are too many rules, the others are for whoever comes first.
+#[derive(Debug)]
 pub(super) struct Places {
     own: Arc<Semaphore>,
-    pub(super) common: Arc<Semaphore>,
+    each: usize,
+    common: Arc<Semaphore>,
 }
 
 impl Places {
-    pub(super) fn beside(common: &Arc<Semaphore>) -> Self {
-        Self { own: Arc::new(Semaphore::new(1)), common: Arc::clone(common) }
+    /// Those of another rule.
+    pub(super) fn beside(&self) -> Self {
+        Self { own: Arc::new(Semaphore::new(self.each)), each: self.each, common: Arc::clone(&self.common) }
     }
 
-    /// Of so many connections for so many rules.
-    pub(super) fn of(connections: usize, rules: usize) -> Self {
-        Self::beside(&Arc::new(Semaphore::new(connections.saturating_sub(rules))))
+    /// Of so many connections, so many of which are kept for single rules: so many for each.
+    pub(super) fn of(connections: usize, kept: usize, each: usize) -> Self {
+        let common = Arc::new(Semaphore::new(connections.saturating_sub(kept)));
+        Self { own: Arc::new(Semaphore::new(each)), each, common }
     }
 
     pub(super) async fn take(&self) -> Result<OwnedSemaphorePermit, AcquireError> {

@@ -36,6 +36,8 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         schema: prefix,
         schema_name: literal(database),
         orders_table: literal(orders_table),
+        orders_table_name: orders_table.to_owned(),
+        neighbours: None,
         find_tables: format!(
             "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {} AND table_name = 'order_closer_migrations'",
             literal(database)

@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use super::Neighbours;
 use crate::store::{
     driver::Value,
     statement::{Parameters, Statement, Writer},
@@ -18,6 +19,10 @@ pub(crate) struct Words {
     pub(crate) schema_name: String,
     /// The name of the orders table, as a literal: whose rows of our tables are ours.
     pub(crate) orders_table: String,
+    /// The same name as our tables hold it.
+    pub(crate) orders_table_name: String,
+    /// The tables whose rows are ours, too, where we look after those of several shards.
+    pub(crate) neighbours: Option<Neighbours>,
     /// Counts the tables of that schema that are called `order_closer_migrations`.
     pub(crate) find_tables: String,
     /// The beginning of the statement in microseconds since 1970.
@@ -106,7 +111,10 @@ impl Words {
 
     /// The condition that a row of our tables belongs to our orders; `row` is the table's alias with its dot.
     pub(crate) fn ours(&self, row: &str) -> String {
-        format!("{row}orders_table = {}", self.orders_table)
+        match self.neighbours.as_ref().map(Neighbours::literals) {
+            Some(all) if all.len() > 1 => format!("{row}orders_table IN ({})", all.join(", ")),
+            Some(_) | None => format!("{row}orders_table = {}", self.orders_table),
+        }
     }
 
     /// The condition, with its leading AND, that an order is none of these dead letters, of a table called dead; `id` is its

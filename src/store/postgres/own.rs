@@ -12,6 +12,8 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         schema: prefix,
         schema_name: literal(schema),
         orders_table: literal(orders_table),
+        orders_table_name: orders_table.to_owned(),
+        neighbours: None,
         find_tables: format!(
             "SELECT count(*) FROM pg_tables WHERE schemaname = {} AND tablename = 'order_closer_migrations'",
             literal(schema)

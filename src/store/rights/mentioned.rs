@@ -241,8 +241,8 @@ impl Statement<'_> {
             return None;
         }
         match (self.tokens.get(at + 1), read(at + 2)) {
-            (Some(Token::Other('.')), Some(name)) => Some((TableName { schema: Some(first), name }, at + 3)),
-            _ => Some((TableName { schema: None, name: first }, at + 1)),
+            (Some(Token::Other('.')), Some(name)) => Some((TableName::of(Some(first), name), at + 3)),
+            _ => Some((TableName::of(None, first), at + 1)),
         }
     }
 

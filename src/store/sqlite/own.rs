@@ -13,6 +13,8 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
         schema_name: literal(schema),
         // SQLite tells no names apart by case.
         orders_table: literal(&orders_table.to_ascii_lowercase()),
+        orders_table_name: orders_table.to_ascii_lowercase(),
+        neighbours: None,
         find_tables: format!("SELECT count(*) FROM \"{schema}\".sqlite_schema WHERE name = 'order_closer_migrations'"),
         now: NOW,
         parameters: Parameters::Numbered,

@@ -151,7 +151,7 @@ impl Session {
                 Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
                 Ok(event) => self.listener.hand_on(event.key.as_bytes(), event.db),
                 Err(RecvError::Lagged(events)) => {
-                    self.listener.rules.borrow().iter().for_each(|rule| rule.stats.lost(events));
+                    self.listener.rules.borrow().iter().for_each(|rule| rule.takers.first(|taker| taker.stats.lost(events)));
                     warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
                     self.listener.want_sweeps();
                 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{sync::Mutex, time::Instant};
 use tracing::error;
 
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
 
 /// How long the database may take to answer the smallest of questions.
 const ANSWER: Duration = Duration::from_millis(500);
+
+/// What was answered within this is as good as new: shards of one database ask at about the same time.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// Orders that wait for so long while none is looked at are somebody else's to close.
 const STUCK: Duration = Duration::from_millis(1_200);
@@ -29,25 +32,23 @@ pub(super) struct Condition {
 #[derive(Debug)]
 pub(super) struct Fitness {
     pub(super) store: Arc<dyn Store>,
+    pub(super) pulse: Arc<Pulse>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) stats: Arc<Stats>,
     pub(super) outage: Arc<Outage>,
     pub(super) gate: Arc<Gate>,
     pub(super) progress: Progress,
-    pub(super) silence: Silence,
+    /// Nothing where another table says it.
+    pub(super) silence: Option<Silence>,
 }
 
 impl Fitness {
     /// Asks the database, and looks at what was done since it was asked last.
     pub(super) async fn examine(&mut self) -> Condition {
-        let answer = tokio::time::timeout(ANSWER, self.store.clock()).await;
-        let fault = match answer {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some(error),
-            Err(_) => Some(StoreError::Unavailable(format!("no answer within {}", humantime::format_duration(ANSWER)))),
-        };
+        let fault = self.pulse.fault(self.store.as_ref()).await;
         // Whoever closes orders says it once there is one to be closed.
-        let silent = self.silence.lasts(fault.is_some() && !self.outage.lasts(), Instant::now());
+        let silence = self.silence.as_mut();
+        let silent = silence.and_then(|silence| silence.lasts(fault.is_some() && !self.outage.lasts(), Instant::now()));
         if let (Some(since), Some(fault)) = (silent, &fault) {
             error!(since_s = since.as_secs(), reason = %fault, cure = fault.cure(), "the database does not answer; no order can be closed");
         }
@@ -61,6 +62,30 @@ impl Fitness {
         // Perhaps another instance is answered that asks before closing.
         let fit = answers && !stuck && !self.inbox.refuses_all() && !self.inbox.is_unanswered();
         Condition { fit, busy: waiting && counts.closed > closed_before }
+    }
+}
+
+/// Whether a database answers, as one of those who ask has found last, for all of them.
+#[derive(Debug, Default)]
+pub struct Pulse(Mutex<Option<Answer>>);
+
+/// When it was asked for, and what was wrong with it.
+type Answer = (Instant, Option<StoreError>);
+
+impl Pulse {
+    /// What is wrong with the answer, which is at most a moment old.
+    async fn fault(&self, store: &dyn Store) -> Option<StoreError> {
+        let mut last = self.0.lock().await;
+        if let Some((_, fault)) = last.as_ref().filter(|(at, _)| at.elapsed() < MOMENT) {
+            return fault.clone();
+        }
+        let fault = match tokio::time::timeout(ANSWER, store.clock()).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error),
+            Err(_) => Some(StoreError::Unavailable(format!("no answer within {}", humantime::format_duration(ANSWER)))),
+        };
+        *last = Some((Instant::now(), fault.clone()));
+        fault
     }
 }
 

@@ -42,7 +42,8 @@ impl Group {
         let text = serde_json::json!([
             identity,
             config.database.time_zone.as_ref().map(ToString::to_string),
-            orders.table.to_string(),
+            // The shards of a rule in one database are closed together.
+            config.which.name.shard().map_or_else(|| orders.table.to_string(), |_| format!("{} in shards", config.which.name)),
             orders.id.as_str(),
             orders.status.as_str(),
             unpaid,
