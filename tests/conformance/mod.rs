@@ -185,7 +185,6 @@ mod postgres {
         names::a_table_in_another_schema,
         names::a_partitioned_table,
         plans::a_look_up_reads_few_partitions,
-        plans::a_relay_finds_what_it_has_in_hand,
         poolers::a_pooler_that_shares_sessions,
         poolers::a_pooler_that_does_not_know_the_driver,
         poolers::a_pooler_that_pools_by_session,

@@ -2,7 +2,7 @@
 //! and never through an index of what is unpaid, which would be read as a whole each time.
 
 use super::{Database, Kind, PAST, Settings, by_kind, create_orders, settings, time_type};
-use crate::support::{order_closer, receiver::Receiver};
+use crate::support::order_closer;
 
 pub async fn closing_finds_orders_by_id(database: Database) {
     create_orders(&database, "bigint", "varchar(20)", time_type(database.kind)).await;
@@ -89,51 +89,6 @@ pub async fn a_look_up_reads_few_partitions(database: Database) {
     assert!(few >= 3, "{few} statements read few partitions");
     let left = database.column("SELECT concat(order_no, ' ', status) FROM orders ORDER BY order_no").await;
     assert_eq!(left.into_iter().flatten().collect::<Vec<_>>(), ["1 4", "2 4", "3 0", "4 1", "5 4"]);
-}
-
-/// A relay that has hundreds of events in hand finds them by their ids, by statistics of a time when nothing waited for its target.
-pub async fn a_relay_finds_what_it_has_in_hand(database: Database) {
-    let receiver = Receiver::start().await;
-    create_orders(&database, "bigint", "integer", time_type(database.kind)).await;
-    let settings = settings(&database).set("log.format", "json").set("log.level", "warn,sqlx::query=debug");
-    let settings = settings.add(&receiver.webhook("a", "concurrency = 256"));
-    order_closer(&settings, &["migrate"]).await.expect_code(0);
-    let waits = async |target: &str, numbers: std::ops::Range<u32>, due_at: i64| {
-        let (first, last) = (numbers.start, numbers.end - 1);
-        let id = "CAST('00000000-0000-7000-8000-' || lpad(CAST(n AS text), 12, '0') AS uuid)";
-        let events = format!(
-            "INSERT INTO order_closer_events (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data)
-                 SELECT {id}, n, 1, 1, 0, 'sweep', 'test', '{{}}' FROM generate_series({first}, {last}) n;
-             INSERT INTO order_closer_deliveries (event_id, target, attempts, due_at)
-                 SELECT {id}, '{target}', 0, {due_at} FROM generate_series({first}, {last}) n"
-        );
-        database.execute(&events).await;
-    };
-    database.execute("ALTER TABLE order_closer_deliveries SET (autovacuum_enabled = false)").await;
-    waits("other", 1..1_000, i64::MAX).await;
-    database.execute("ANALYZE order_closer_deliveries").await;
-    waits("a", 1_000..1_200, 1).await;
-    waits("a", 1_200..10_000, i64::MAX).await;
-    let told = order_closer(&settings, &["deliver"]).await.expect_code(0);
-    assert_eq!(receiver.received().len(), 200);
-    let mut seen = 0;
-    for line in told.stderr.lines() {
-        let record: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
-        let statement = record["db.statement"].as_str().unwrap_or_default().trim();
-        if !(statement.contains("order_closer_deliveries") && statement.contains("CAST($64 AS uuid)")) {
-            continue;
-        }
-        let values = (1..1_000).take_while(|number| statement.contains(&format!("${number}"))).map(|_| "NULL").collect::<Vec<_>>();
-        let explain = format!(
-            "PREPARE looked AS {statement}; SET plan_cache_mode = force_generic_plan; EXPLAIN EXECUTE looked({}); DEALLOCATE looked",
-            values.join(", ")
-        );
-        let plan: Vec<String> = database.rows(&explain).await.into_iter().flatten().flatten().collect();
-        let by = |index: &str| plan.iter().any(|line| line.contains(index));
-        assert!(by("order_closer_deliveries_pkey") && !by("order_closer_deliveries_ours"), "{statement:.300}\n{}", plan.join("\n"));
-        seen += 1;
-    }
-    assert!(seen >= 3, "only {seen} statements were logged");
 }
 
 /// The statements by which `close` finds these orders, and how the database would run them.
