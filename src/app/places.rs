@@ -32,8 +32,11 @@ pub(super) struct Place {
     compared: OnceCell<()>,
     waiting: Mutex<Option<Waiting>>,
     /// Who else closes the orders of the shards here, by their rules.
-    members: Mutex<BTreeMap<RuleName, (Arc<Membership>, mpsc::UnboundedSender<Body>)>>,
+    members: Mutex<BTreeMap<RuleName, Joined>>,
 }
+
+/// Who else is there, and where a shard joins those that say so together.
+type Joined = (Arc<Membership>, mpsc::UnboundedSender<Body>);
 
 /// A heartbeat that the shards of a rule in one database have together.
 #[derive(Debug)]

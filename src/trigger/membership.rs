@@ -262,7 +262,7 @@ impl Session<'_> {
     /// Looks for daemons of the first edition, which know nothing of groups.
     async fn look_for_older(&mut self, beat: u64) {
         let Board::Redis(commands) = &self.board else { return };
-        let asked = self.tables.iter_mut().filter(|table| beat % RARELY == 0 || table.older.is_suspect());
+        let asked = self.tables.iter_mut().filter(|table| beat.is_multiple_of(RARELY) || table.older.is_suspect());
         let learnt = asked.map(async |Table { older, .. }| {
             if let Ok(fields) = commands.fields(&older.key).await {
                 older.learn(fields);
