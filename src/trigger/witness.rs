@@ -287,8 +287,8 @@ impl State {
                 if !std::mem::replace(&mut self.denied_said, true) {
                     warn!(
                         reason,
-                        "Redis does not let us ask when keys expire, and rows decide alone; let the ACL user run +pttl and +time, so that \
-                         an order waits whose key contradicts its row"
+                        "Redis does not let us ask when keys expire, and rows decide alone; let the ACL user run +pttl and +time, under \
+                         these names, so that an order waits whose key contradicts its row"
                     );
                 }
             }

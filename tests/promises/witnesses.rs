@@ -208,15 +208,25 @@ async fn the_first_orders_are_asked_about_too() {
     assert!(shop.statuses().await.values().all(|status| *status == UNPAID));
 }
 
-/// No right to ask: rows decide alone, and that is said once.
 #[tokio::test]
 async fn without_the_right_to_ask_rows_decide() {
     let redis = Redis::start();
     redis.command(&["ACL", "SETUSER", "closer", "on", ">secret", "~*", "&*", "+@all", "-pttl"]);
+    rows_decide(&redis, redis.url_as("closer", "secret")).await;
+}
+
+#[tokio::test]
+async fn without_the_command_to_ask_rows_decide() {
+    let redis = Redis::options().config("rename-command PTTL elsewhere").start();
+    rows_decide(&redis, redis.url()).await;
+}
+
+/// Rows decide alone, and that is said once.
+async fn rows_decide(redis: &Redis, url: String) {
     let shop = Shop::open(Kind::Postgres).await;
     shop.orders_due_in(1..=20, -MINUTE).await;
-    shop.write_keys(&redis, HOUR).await;
-    let daemon = listening(&settings(&shop, &redis).set("redis.url", redis.url_as("closer", "secret"))).await;
+    shop.write_keys(redis, HOUR).await;
+    let daemon = listening(&settings(&shop, redis).set("redis.url", url)).await;
     shop.until_all_settled().await;
     assert!(daemon.until_logged("rows decide alone").await.contains("+pttl"));
     daemon.stop().await;

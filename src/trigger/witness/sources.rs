@@ -51,7 +51,9 @@ impl KeysInRedis {
 impl Keys for KeysInRedis {
     async fn expiries(&self, keys: &[String], limit: Duration) -> Result<Expiries, Unanswered> {
         let unanswered = |error: RedisError| {
-            if error.lacks_a_right() { Unanswered::Denied(error.to_string()) } else { Unanswered::Away(error.to_string()) }
+            // A renamed command is as good as one that is forbidden.
+            let is_denied = error.lacks_a_right() || matches!(error, RedisError::Rejected(_));
+            if is_denied { Unanswered::Denied(error.to_string()) } else { Unanswered::Away(error.to_string()) }
         };
         self.commands.expiries(keys, limit).await.map_err(unanswered)
     }
