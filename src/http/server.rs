@@ -1,21 +1,23 @@
 //! The server: its thread, its limits, its end.
 //!
-//! Nobody keeps others from being answered, most of all not whoever watches the daemon: a request's head is waited for as long as
-//! [`HEAD`], whoever takes no answer is given up, and while all places are taken no connection outlives the answer that it waits for.
+//! Nobody keeps others from being answered for long, most of all not whoever watches the daemon: a request is waited for as long as
+//! [`HEAD`], and whoever takes no answer is given up. None of the connections that are kept for later is closed before, since a request
+//! may be on its way.
 
 mod prompt;
 
-use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode};
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -28,7 +30,7 @@ use crate::close::Reminder;
 use prompt::Prompt;
 
 /// Connections at the same time; more wait to be taken.
-const CONNECTIONS: u32 = 64;
+const CONNECTIONS: usize = 64;
 
 /// How long a request's head may take to come, and whoever has asked to take what is written; how long an answer may take to be
 /// made.
@@ -64,18 +66,11 @@ async fn listen(address: SocketAddr, routes: Router, stop: CancellationToken) {
         .layer(TimeoutLayer::with_status_code(StatusCode::SERVICE_UNAVAILABLE, ANSWER))
         .layer(DefaultBodyLimit::disable());
     let routes = routes.layer(limits);
-    let (places, last) = (Arc::new(Semaphore::new(CONNECTIONS as usize)), watch::Sender::new(()));
-    loop {
+    let (places, graceful) = (Arc::new(Semaphore::new(CONNECTIONS)), GracefulShutdown::new());
+    while let Some(Ok(place)) = stop.run_until_cancelled(Arc::clone(&places).acquire_owned()).await {
         match stop.run_until_cancelled(listener.accept()).await {
             None => break,
-            Some(Ok((stream, _))) => {
-                if places.available_permits() == 0 {
-                    // Those that are kept for later end now.
-                    last.send_replace(());
-                }
-                let Some(Ok(place)) = stop.run_until_cancelled(Arc::clone(&places).acquire_owned()).await else { break };
-                answer(stream, routes.clone(), place, last.subscribe());
-            }
+            Some(Ok((stream, _))) => answer(stream, routes.clone(), place, &graceful),
             // Too many open files, or a caller that has gone: neither lasts.
             Some(Err(error)) => {
                 debug!(%error, "no connection");
@@ -83,8 +78,7 @@ async fn listen(address: SocketAddr, routes: Router, stop: CancellationToken) {
             }
         }
     }
-    last.send_replace(());
-    timeout(DRAIN, places.acquire_many(CONNECTIONS)).await.map(drop).unwrap_or_default();
+    timeout(DRAIN, graceful.shutdown()).await.ok();
 }
 
 /// Waits for the port.
@@ -106,22 +100,15 @@ async fn bind(address: SocketAddr) -> TcpListener {
     }
 }
 
-/// Answers one connection's requests; `last` changes when the next answer is to be the last.
-fn answer(stream: TcpStream, routes: Router, place: OwnedSemaphorePermit, mut last: watch::Receiver<()>) {
+/// Answers one connection's requests.
+fn answer(stream: TcpStream, routes: Router, place: OwnedSemaphorePermit, graceful: &GracefulShutdown) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(Prompt::new(stream, TAKEN)), TowerToHyperService::new(routes));
+    let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        let mut connection = pin!(connection);
-        let ended = loop {
-            tokio::select! {
-                biased;
-                ended = &mut connection => break ended,
-                Ok(()) = last.changed() => connection.as_mut().graceful_shutdown(),
-            }
-        };
-        if let Err(error) = ended {
+        if let Err(error) = connection.await {
             debug!(%error, "a connection ended early");
         }
         drop(place);
