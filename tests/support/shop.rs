@@ -113,7 +113,7 @@ impl Shop {
     }
 
     /// The point in time that lies so many milliseconds from the database's now, as SQL.
-    fn moment(&self, millis: i64) -> String {
+    pub fn moment(&self, millis: i64) -> String {
         match self.database.kind {
             Kind::Postgres => format!("date_trunc('milliseconds', clock_timestamp()) + interval '{millis} milliseconds'"),
             Kind::MariaDb => format!("NOW(3) + INTERVAL {} MICROSECOND", millis * 1_000),
