@@ -21,17 +21,11 @@ mod output;
 mod pause;
 mod reconcile;
 mod run;
+mod shards;
 mod targets;
 mod top;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    env,
-    ffi::OsString,
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
 
 use crate::{
     app::RunError,
@@ -39,11 +33,10 @@ use crate::{
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
     redis::{Commands, RedisError},
-    store::{self, OpenError, Settings, Sharing, Store, StoreError},
+    store::{self, OpenError, Store, StoreError},
     trigger::Witness,
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
-use futures::future::join_all;
 use output::{complain, print};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
@@ -282,22 +275,13 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         return ended;
     }
     let mut loaded = load(file.as_deref()).map_err(|message| Failure::new(Exit::Configuration, message))?;
-    if arguments.command.opens_stores() {
-        let patterns = loaded.config.patterns();
-        if !patterns.is_empty() {
-            runtime(1)?.block_on(find_tables(&patterns))?;
-        }
-    }
-    if let Some(shard) = &arguments.shard {
-        only_shard(&mut loaded.config, shard, &arguments.command)?;
-    }
+    shards::settle(&mut loaded.config, arguments.shard.as_deref(), &arguments.command)?;
     if matches!(
         arguments.command,
         Command::Run(_) | Command::Reconcile(_) | Command::Check(_) | Command::Close(_) | Command::Explain { .. }
     ) {
         loaded.orders_table_is_named().map_err(|message| Failure::new(Exit::Configuration, message))?;
     }
-    refuse_what_shards_lack(&loaded.config, &arguments.command).map_err(|what| Failure::new(Exit::Configuration, what))?;
     let settings = &loaded.config;
     let log = logs::start(&loaded)?;
     match arguments.command {
@@ -320,88 +304,6 @@ fn dispatch(arguments: Arguments) -> CommandResult {
         Command::Deliver => runtime(2)?.block_on(deliver::run(settings)),
         Command::Config { json, .. } => config::run(&loaded, json),
         Command::Demo(_) | Command::Init(_) | Command::Generate(_) => Ok(Exit::Done),
-    }
-}
-
-impl Command {
-    /// Whether it goes over the orders tables by itself.
-    fn opens_stores(&self) -> bool {
-        match self {
-            Self::Reconcile(_)
-            | Self::Check(_)
-            | Self::Close(_)
-            | Self::Pause(_)
-            | Self::Resume(_)
-            | Self::Status { .. }
-            | Self::Migrate { .. }
-            | Self::Explain { .. }
-            | Self::Events(_)
-            | Self::DeadLetters(_) => true,
-            // The daemon looks tables up again and again.
-            Self::Run(_)
-            | Self::Arm { .. }
-            | Self::Healthcheck
-            | Self::Top(_)
-            | Self::Targets(_)
-            | Self::Deliver
-            | Self::Config { .. }
-            | Self::Demo(_)
-            | Self::Init(_)
-            | Self::Generate(_) => false,
-        }
-    }
-}
-
-/// Looks up the tables that patterns stand for. One whose database is away stays a pattern: whoever opens it says why.
-async fn find_tables(patterns: &[Config]) -> Result<(), Failure> {
-    let sharing_of = sharings(patterns);
-    let looked =
-        join_all(patterns.iter().map(async |config| store::find_tables(config, &Settings::of(config).sharing(&sharing_of(config))).await));
-    for (config, looked) in patterns.iter().zip(looked.await) {
-        match looked {
-            Ok(_) | Err(OpenError::Store(StoreError::Unavailable(_) | StoreError::TimedOut(_))) => {}
-            Err(error) => return Err(Failure::from(error).of(&config.which)),
-        }
-    }
-    Ok(())
-}
-
-/// Leaves only one shard for a command to look at.
-fn only_shard(config: &mut Config, shard: &str, command: &Command) -> Result<(), Failure> {
-    if matches!(command, Command::Run(_) | Command::Config { .. } | Command::Healthcheck | Command::Top(_)) {
-        return Err(Failure::new(Exit::Usage, "--shard is for commands that look at orders; this one is about all shards"));
-    }
-    let names = config.rule_names();
-    let known: Vec<&str> = names.iter().filter_map(RuleName::shard).collect();
-    if !known.contains(&shard) {
-        let message = match known.as_slice() {
-            [] => "orders are in one table: there is no --shard to name".into(),
-            [first, ..] => {
-                let (shown, meant) = (Printable(&format!("{shard:?}")).to_string(), did_you_mean(shard, known.iter().copied()));
-                format!("there is no shard {shown}, but {}, such as {first}{meant}", known.len())
-            }
-        };
-        return Err(Failure::new(Exit::Usage, message));
-    }
-    config.only_shard = Some(shard.to_owned());
-    Ok(())
-}
-
-/// Refuses what does not go over several databases or tables.
-fn refuse_what_shards_lack(config: &Config, command: &Command) -> Result<(), String> {
-    let are_several_databases = config.databases.each().count() > 1;
-    let lacking = [
-        ("run --shadow", matches!(command, Command::Run(arguments) if arguments.is_shadow())),
-        ("targets", matches!(command, Command::Targets(_))),
-        ("deliver", matches!(command, Command::Deliver)),
-        (
-            "reconcile --accept-clock",
-            are_several_databases && matches!(command, Command::Reconcile(arguments) if arguments.accepts_clock()),
-        ),
-    ];
-    match lacking.into_iter().find(|(_, is_meant)| *is_meant && config.is_sharded()) {
-        Some((what, _)) => Err(format!("order-closer {what} does not work with orders in several tables or databases")),
-        None => Ok(()),
     }
 }
 
@@ -439,16 +341,6 @@ fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
         (Some(rule), true) => Ok(rule),
         _ => Err(Failure::new(Exit::Usage, format!("name the rule with --rule: the configuration has {}", names(config)))),
     }
-}
-
-/// What the stores of each database have in common.
-fn sharings(lines: &[Config]) -> impl Fn(&Config) -> Sharing + use<> {
-    let mut databases: BTreeMap<Option<String>, Vec<&Config>> = BTreeMap::new();
-    for config in lines {
-        databases.entry(config.which.database.clone()).or_default().push(config);
-    }
-    let sharings: BTreeMap<_, _> = databases.into_iter().map(|(name, lines)| (name, Sharing::of(&lines))).collect();
-    move |config| sharings.get(&config.which.database).cloned().unwrap_or_default()
 }
 
 /// Opens the store of a rule, for a command that goes over all rules. A shard is named by whoever leaves it out.

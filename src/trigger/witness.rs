@@ -263,7 +263,7 @@ impl State {
         let is_late = |(_, deadline): &(OrderId, Option<i64>)| deadline.is_some_and(|deadline| self.since(deadline, now) > TOLERANCE);
         Some(if self.is_starting() {
             LIMIT.max(FIRST_LIMIT.saturating_sub(now - self.started))
-        } else if self.away_until.is_none() && orders.iter().all(is_late) {
+        } else if self.away_until.is_none() && !orders.is_empty() && orders.iter().all(is_late) {
             LATE_LIMIT
         } else {
             LIMIT
