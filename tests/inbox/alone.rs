@@ -1,0 +1,218 @@
+//! The lane `alone`: what failed is tried by itself, held and rejected orders in turn, and whose fault a failure is.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_is_halved_until_its_orders_stand_alone() {
+    let inbox = inbox(100);
+    due(&inbox, 1..=8);
+    let batch = inbox.take(8).await.expect("the inbox is open").orders;
+    inbox.isolate(batch, false);
+    let mut sizes = Vec::new();
+    let mut closed_ones = Vec::new();
+    while let Some(group) = alone(&inbox).await {
+        sizes.push(group.len());
+        if group.iter().any(|pending| pending.id == id(3)) {
+            if let [one] = group.as_slice() {
+                settle(&inbox, one.clone(), locked());
+            } else {
+                inbox.isolate(group, false);
+            }
+        } else {
+            closed_ones.extend(group.iter().map(|pending| pending.id.clone()));
+            assert_eq!(inbox.settle(group.into_iter().map(|pending| Looked { pending, outcome: closed() }).collect()), []);
+        }
+    }
+    assert_eq!(sizes, [4, 2, 2, 1, 1, 4]);
+    assert_eq!(closed_ones.len(), 7);
+    assert_eq!(inbox.left(), [(id(3), "held".to_owned(), true)]);
+}
+
+/// A held order comes again and again, without growing pauses; the first that closes brings all others at once.
+#[tokio::test(start_paused = true)]
+async fn held_orders_are_tried_again_and_all_at_once_when_one_closes() {
+    let inbox = inbox(100);
+    for pending in suspects(&inbox, 1..=5).await {
+        settle(&inbox, pending, locked());
+    }
+    for round in 0..20 {
+        let began = Instant::now();
+        for _ in 1..=5 {
+            let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+            settle(&inbox, group[0].clone(), locked());
+        }
+        let pause = began.elapsed();
+        assert!(pause <= Duration::from_millis(if round == 0 { 21 } else { 1_000 }), "round {round} took {pause:?}");
+        assert!(round == 0 || pause >= Duration::from_millis(100), "round {round} took {pause:?}");
+    }
+    assert_eq!(inbox.held().map(|(orders, _)| orders), Some(5));
+    let (first, _) = inbox.take_alone().await.expect("the inbox is open");
+    let at = Instant::now();
+    settle(&inbox, first[0].clone(), closed());
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+    assert_eq!((group.len(), at.elapsed()), (4, Duration::ZERO));
+    for pending in group {
+        settle(&inbox, pending, closed());
+    }
+    assert_eq!(inbox.held(), None);
+}
+
+/// However many orders fail, and are to be tried apart, those that are held are tried meanwhile.
+#[tokio::test(start_paused = true)]
+async fn held_orders_wait_for_no_crowd_of_others() {
+    let inbox = inbox(10_000);
+    let held = suspects(&inbox, [1]).await.remove(0);
+    settle(&inbox, held, locked());
+    // Two that fail beside others that close, time and again.
+    for number in 10..500 {
+        for pending in suspects(&inbox, [number]).await {
+            settle(&inbox, pending, rejected());
+        }
+        let good = suspects(&inbox, [10_000 + number]).await.remove(0);
+        settle(&inbox, good, closed());
+    }
+    due(&inbox, 1_000..2_000);
+    let batch = inbox.take(1_000).await.expect("the inbox is open").orders;
+    inbox.isolate(batch, true);
+    // All that rest are to be tried again, and so is the held one.
+    advance(Duration::from_secs(5)).await;
+    let mut tries = Vec::new();
+    for _ in 0..8 {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        tries.extend(numbers(&group).into_iter().map(|number| number.parse::<usize>().expect("a number")));
+    }
+    assert!(tries.contains(&1), "the held one: {tries:?}");
+    assert!(tries.iter().any(|number| (10..500).contains(number)), "one that rested: {tries:?}");
+    assert!(tries.iter().filter(|number| (1_000..2_000).contains(*number)).count() >= 4, "those that were not tried yet: {tries:?}");
+}
+
+/// What keeps an order from closing is known also while it is tried once more.
+#[tokio::test(start_paused = true)]
+async fn what_is_tried_again_is_kept_still() {
+    let inbox = inbox(100);
+    let [held, refused]: [Pending; 2] = suspects(&inbox, [1, 2]).await.try_into().expect("two orders");
+    settle(&inbox, held, locked());
+    settle(&inbox, refused, rejected());
+    let (one, two) = (id(1), id(2));
+    let kept = || inbox.kept(&[&one, &two].into());
+    let both = std::collections::HashMap::from([(id(1), Kept::Held), (id(2), Kept::Resting)]);
+    assert_eq!(kept(), both);
+    let mut in_hand = Vec::new();
+    while in_hand.len() < 2 {
+        in_hand.extend(inbox.take_alone().await.expect("the inbox is open").0);
+    }
+    assert_eq!(kept(), both, "both are tried just now");
+    assert_eq!(inbox.kept_by(&one).and_then(|kept| kept.reason), Some("held".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_order_rests_ever_longer_and_is_given_up() {
+    let inbox = inbox(100);
+    let one = suspects(&inbox, [1]).await.remove(0);
+    let Some(Consequence::Retried { attempts: 1, pause, .. }) = settle(&inbox, one, rejected()).pop() else { panic!("it is tried again") };
+    assert!(pause >= Duration::from_secs(1), "{pause:?}");
+    assert_eq!(found(&inbox, 1), Offer::Known, "it rests");
+    assert!(alone(&inbox).await.is_none());
+    let began = Instant::now();
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+    assert!(began.elapsed() >= pause);
+    assert_eq!(group[0].attempts, 1);
+    let again = settle(&inbox, group[0].clone(), rejected());
+    assert!(matches!(again.as_slice(), [Consequence::Retried { attempts: 2, .. }]), "{again:?}");
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+    let last = settle(&inbox, group[0].clone(), rejected());
+    assert!(matches!(last.as_slice(), [Consequence::GivenUp(dead)] if dead.attempts == 3), "{last:?}");
+    assert_eq!(found(&inbox, 1), Offer::Known, "it is in hand until it is given up");
+    inbox.given_up(&id(1), false);
+    assert_eq!(found(&inbox, 1), Offer::Known);
+    advance(Duration::from_hours(25)).await;
+    assert_eq!(found(&inbox, 1), Offer::Queued, "everything has an end by the clock");
+}
+
+/// One that was paid meanwhile is found out by its next try, whoever has paid it.
+#[tokio::test(start_paused = true)]
+async fn a_rejected_order_that_was_paid_is_forgotten() {
+    let inbox = inbox(100);
+    let one = suspects(&inbox, [1]).await.remove(0);
+    settle(&inbox, one, rejected());
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+    settle(&inbox, group[0].clone(), Outcome::Settled { status: Some("1".into()) });
+    assert_eq!((inbox.waiting(), inbox.left()), (0, Vec::new()));
+}
+
+/// When nothing closes any more, no order is to blame, however often it fails, which is said about each minute; and all are tried
+/// at once when one closes.
+#[tokio::test(start_paused = true)]
+async fn what_all_orders_suffer_is_no_orders_fault() {
+    let inbox = inbox(1_000);
+    let mut said = Vec::new();
+    for pending in suspects(&inbox, 1..=50).await {
+        said.extend(settle(&inbox, pending, rejected()));
+    }
+    assert_eq!(said.iter().filter(|one| matches!(one, Consequence::Retried { .. })).count(), 2, "{said:?}");
+    let began = Instant::now();
+    let mut tries = 0;
+    while began.elapsed() < Duration::from_mins(10) {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        said.extend(settle(&inbox, group[0].clone(), rejected()));
+        tries += 1;
+    }
+    let minutes = said.iter().filter(|one| matches!(one, Consequence::AllRefused(_))).count();
+    assert!((9..=10).contains(&minutes), "{said:?}");
+    assert_eq!(said.len(), 2 + minutes, "{said:?}");
+    assert!((100..200).contains(&tries), "{tries} tries in ten minutes");
+    // One that has not failed yet waits for none of them.
+    let fresh = suspects(&inbox, [99]).await.remove(0);
+    let said = settle(&inbox, fresh, closed());
+    assert!(matches!(said.as_slice(), [Consequence::Recovered]), "{said:?}");
+    let at = Instant::now();
+    while inbox.waiting() > 0 {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        for pending in group {
+            assert!(pending.attempts <= 2, "each failure has counted once: {pending:?}");
+            assert_eq!(settle(&inbox, pending, closed()), []);
+        }
+    }
+    assert!(at.elapsed() < Duration::from_secs(5), "{:?}", at.elapsed());
+    assert_eq!(inbox.waiting(), 0);
+}
+
+/// Three orders that are refused for their own sake end, since others close.
+#[tokio::test(start_paused = true)]
+async fn orders_that_are_to_blame_are_given_up_while_others_close() {
+    let inbox = inbox(1_000);
+    for pending in suspects(&inbox, 1..=10).await {
+        settle(&inbox, pending, rejected());
+    }
+    let (mut given_up, mut next) = (0, 100);
+    for _ in 0..200 {
+        while let Some(group) = alone(&inbox).await {
+            for consequence in settle(&inbox, group[0].clone(), rejected()) {
+                if let Consequence::GivenUp(dead) = consequence {
+                    inbox.given_up(&dead.id, true);
+                    given_up += 1;
+                }
+            }
+        }
+        due(&inbox, [next]);
+        let batch = inbox.take(1).await.expect("the inbox is open").orders;
+        for consequence in settle(&inbox, batch[0].clone(), closed()) {
+            if let Consequence::GivenUp(dead) = consequence {
+                inbox.given_up(&dead.id, true);
+                given_up += 1;
+            }
+        }
+        next += 1;
+        advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!((given_up, inbox.waiting()), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_whose_closure_was_undone_is_given_up_at_once() {
+    let inbox = inbox(10);
+    due(&inbox, [1]);
+    let batch = inbox.take(1).await.expect("the inbox is open").orders;
+    let said = settle(&inbox, batch[0].clone(), Outcome::Undone);
+    assert!(matches!(said.as_slice(), [Consequence::GivenUp(dead)] if dead.error.contains("undone")), "{said:?}");
+}
