@@ -174,9 +174,9 @@ impl Outbox {
             Pick::Newest => ("= 0", " DESC"),
             Pick::Again => ("> 0", ""),
         };
-        let (deliveries, now, ours) = (self.words.deliveries(), self.words.now, self.words.ours(""));
+        let (deliveries, now, ours, by_due) = (self.words.deliveries(), self.words.now, self.words.ours(""), self.words.by_due);
         format!(
-            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries} WHERE {ours} AND target = ?1 AND due_at <= {now} AND attempts {tried} \
+            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries}{by_due} WHERE {ours} AND target = ?1 AND due_at <= {now} AND attempts {tried} \
              ORDER BY due_at{order} LIMIT ?2{lock}"
         )
     }
@@ -210,8 +210,9 @@ impl Outbox {
             let events: Vec<Uuid> = claimed.iter().map(|claimed| claimed.event.id).collect();
             let (list, ids) = words.event_ids(4, &events);
             let claim = words.statement(&format!(
-                "UPDATE {} SET attempts = attempts + 1, due_at = ?2, claimed_by = ?3 WHERE {TARGET} = ?1 AND event_id IN ({list})",
-                words.deliveries()
+                "UPDATE {}{} SET attempts = attempts + 1, due_at = ?2, claimed_by = ?3 WHERE {TARGET} = ?1 AND event_id IN ({list})",
+                words.deliveries(),
+                words.by_event
             ));
             link.change(&claim, &[vec![target.into(), (*until).into(), claimant.into()], ids].concat()).await?;
         }
@@ -226,17 +227,18 @@ impl Outbox {
 
     /// These events with their deliveries, in the order of time, as a claim for as long as `lease` would make them.
     async fn candidates(&self, link: &mut dyn Link, target: &str, lease: Duration, due: &[Uuid]) -> Result<Vec<Candidate>> {
-        let (words, deliveries, events) = (&self.words, self.words.deliveries(), self.words.events());
+        let (words, deliveries, events, by_event) = (&self.words, self.words.deliveries(), self.words.events(), self.words.by_event);
         let failing_since = if self.knows_targets() { "d.failing_since" } else { "NULL" };
         let (due, ids) = words.event_ids(2, due);
         // In: ?1 target, from ?2 on events. Out: events with their deliveries, the clock, and when the earlier ones of their orders that wait for
-        // the same target will be tried: 0 for those that somebody has in hand. Locks nothing.
+        // the same target will be tried: 0 for those that somebody has in hand. Locks nothing. The earlier ones are found by their orders, and
+        // each one's delivery by its event: of a join, or of ids that an index may serve, MariaDB would read the whole table for each event.
         let select = words.statement(&format!(
             "SELECT {columns}, d.attempts, {failing_since}, {now}, \
-             (SELECT MAX(CASE WHEN q.claimed_by IS NULL THEN q.due_at ELSE 0 END) FROM {events} p \
-              JOIN {deliveries} q ON q.event_id = p.id AND COALESCE(q.target, '') = ?1 AND q.due_at IS NOT NULL \
-              WHERE p.order_id = e.order_id AND p.id < e.id AND p.orders_table = e.orders_table) \
-             FROM {deliveries} d JOIN {events} e ON e.id = d.event_id \
+             (SELECT MAX((SELECT CASE WHEN q.claimed_by IS NULL THEN q.due_at ELSE 0 END FROM {deliveries} q \
+                          WHERE q.event_id = p.id AND COALESCE(q.target, '') = ?1 AND q.due_at IS NOT NULL)) \
+              FROM {events} p WHERE p.order_id = e.order_id AND COALESCE(p.id, e.id) < e.id AND p.orders_table = e.orders_table) \
+             FROM {deliveries} d{by_event} JOIN {events} e ON e.id = d.event_id \
              WHERE COALESCE(d.target, '') = ?1 AND d.event_id IN ({due}) ORDER BY e.id",
             columns = columns(self),
             now = words.now
@@ -275,7 +277,7 @@ impl Outbox {
         if !delivered.is_empty() {
             let (list, ids) = words.event_ids(2, delivered);
             // In: ?1 target, from ?2 on events. Locks their deliveries.
-            let delete = words.statement(&format!("DELETE FROM {deliveries} WHERE {TARGET} = ?1 AND event_id IN ({list})"));
+            let delete = words.statement(&format!("{} WHERE {TARGET} = ?1 AND event_id IN ({list})", (words.delete_by_event)(&deliveries)));
             link.change(&delete, &[vec![target.into()], ids].concat()).await?;
         }
         let failing = if self.knows_targets() {
@@ -309,9 +311,10 @@ impl Outbox {
         let brought = async {
             // In: ?1 target, ?2 since when, ?3 until when, both from now, ?4 how many. Out: events. Locks them, skips locked ones.
             let put_off = words.statement(&format!(
-                "SELECT CAST(event_id AS CHAR(36)) FROM {} WHERE {} AND target = ?1 AND due_at > {now} AND due_at <= {now} + ?3 \
+                "SELECT CAST(event_id AS CHAR(36)) FROM {}{} WHERE {} AND target = ?1 AND due_at > {now} AND due_at <= {now} + ?3 \
                  AND claimed_by IS NULL AND attempts > 0 AND failed_at >= {now} - ?2 ORDER BY due_at LIMIT ?4{}",
                 words.deliveries(),
+                words.by_due,
                 words.ours(""),
                 words.skip_locked
             ));
@@ -322,8 +325,11 @@ impl Outbox {
                 return Ok(0);
             }
             let (list, ids) = words.event_ids(2, &put_off);
-            let update =
-                words.statement(&format!("UPDATE {} SET due_at = {now} WHERE {TARGET} = ?1 AND event_id IN ({list})", words.deliveries()));
+            let update = words.statement(&format!(
+                "UPDATE {}{} SET due_at = {now} WHERE {TARGET} = ?1 AND event_id IN ({list})",
+                words.deliveries(),
+                words.by_event
+            ));
             link.change(&update, &[vec![target.into()], ids].concat()).await
         };
         let brought = brought.await;
@@ -407,8 +413,11 @@ impl Outbox {
             return Ok(0);
         }
         let mut work = self.backend.begin().await?;
-        let delete =
-            words.passing(&format!("DELETE FROM {} WHERE target = ?1 AND event_id IN ({})", words.deliveries(), listed(some.iter())));
+        let delete = words.passing(&format!(
+            "{} WHERE {TARGET} = ?1 AND event_id IN ({})",
+            (words.delete_by_event)(&words.deliveries()),
+            listed(some.iter())
+        ));
         let deleted = work.link().change(&delete, &[target.into()]).await;
         finish(work, deleted).await
     }

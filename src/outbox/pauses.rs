@@ -235,11 +235,11 @@ impl Outbox {
     /// Writes down who wanted what, and why, among the closures.
     async fn log_in(&self, link: &mut dyn Link, wanted: &Wanted<'_>, what: &str, more: &serde_json::Value) -> Result<()> {
         let words = &self.words;
-        let (now, new_data, new_events) = (words.now, words.new_data, words.new_events);
-        // In: ?1 one event, ?2 the instance. Locks the new row.
+        let (now, id, new_data) = (words.now, (words.event_id)("?1"), words.new_data);
+        // In: ?1 an id, ?2 what, ?3 the instance, ?4 data. Locks the new row.
         let insert = words.statement(&format!(
             "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data) \
-             SELECT e.id, {}, e.order_id, {now}, {now}, 0, e.triggered_by, ?2, {new_data} FROM {new_events}",
+             SELECT {id}, {}, '', {now}, {now}, 0, ?2, ?3, {new_data} FROM (SELECT ?4 AS data) AS e",
             words.events(),
             words.orders_table
         ));
@@ -247,10 +247,8 @@ impl Outbox {
         if let (Some(data), Some(more)) = (data.as_object_mut(), more.as_object()) {
             data.extend(more.clone());
         }
-        let event = json!([{
-            "id": Uuid::now_v7().to_string(), "order_id": "", "deadline": 0, "triggered_by": what, "data": data.to_string(),
-        }]);
-        link.change(&insert, &[event.to_string().as_str().into(), instance().as_str().into()]).await.map(drop)
+        let values = [Uuid::now_v7().to_string().into(), what.into(), instance().into(), data.to_string().into()];
+        link.change(&insert, &values).await.map(drop)
     }
 }
 

@@ -8,6 +8,7 @@ mod facts;
 mod link;
 mod neighbours;
 mod record;
+mod rows;
 mod words;
 
 use std::{fmt, sync::Arc};
@@ -18,6 +19,7 @@ pub use neighbours::Neighbours;
 pub use record::{Asked, NewEvent, instance};
 
 pub(crate) use link::{Fields, Link, Work, finish, unexpected};
+pub(crate) use rows::Form;
 pub(crate) use words::{Words, listed};
 
 pub(super) use link::Open;

@@ -3,7 +3,10 @@
 use sha2::{Digest, Sha256};
 
 use super::deadline::NOW;
-use crate::store::{own::Words, statement::Parameters};
+use crate::store::{
+    own::{Form, Words},
+    statement::Parameters,
+};
 
 /// The name of the lock that whoever migrates holds. It is the whole server's, and no longer than 64 characters, as a
 /// database's name may be by itself. MySQL has no MD5() any more, so it is hashed here.
@@ -44,10 +47,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         ),
         now: NOW,
         parameters: Parameters::Bare,
-        new_events: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', order_id VARCHAR(700) PATH '$.order_id', \
-                     deadline BIGINT PATH '$.deadline', triggered_by VARCHAR(16) PATH '$.triggered_by', data LONGTEXT PATH '$.data', traceparent VARCHAR(255) PATH '$.traceparent', \
-                     asked_at BIGINT PATH '$.asked_at', answer VARCHAR(16) PATH '$.answer', target VARCHAR(64) PATH '$.target')) AS e",
-        new_ids: "JSON_TABLE(?1, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS e",
+        rows: Form::JsonTable,
         new_data: "e.data",
         // With the columns' own collation, so that their index serves.
         new_timers: "(SELECT j.place, j.new_id, CONVERT(j.new_kind USING utf8mb4) COLLATE utf8mb4_bin AS new_kind, \
@@ -77,6 +77,11 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         // Without this, MariaDB compares by the text's collation.
         dead_key: |id| format!("CAST({id} AS BINARY)"),
         or_update: "ON DUPLICATE KEY UPDATE",
+        // Of more than 200 events (eq_range_index_dive_limit) it is the statistics that say how many rows they have.
+        by_event: " FORCE INDEX (PRIMARY)",
+        by_due: " FORCE INDEX (order_closer_deliveries_ours)",
+        // A DELETE from one table takes no such hint.
+        delete_by_event: |deliveries| format!("DELETE d FROM {deliveries} AS d FORCE INDEX (PRIMARY)"),
         locking: " FOR UPDATE",
         skip_locked: " FOR UPDATE SKIP LOCKED",
         // These servers commit each CREATE TABLE by itself, so a lock of the transaction would not do.

@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use uuid::{NoContext, Timestamp, Uuid};
 
-use super::{Link, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words};
+use super::{
+    Form, Link, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words,
+    rows::{Cell, Column, Kind, pieces},
+};
 use crate::{
     config::{Events, RuleName},
     order::{OrderId, Trigger},
@@ -55,21 +58,29 @@ pub fn instance() -> String {
     format!("{}/{}", gethostname::gethostname().to_string_lossy(), std::process::id())
 }
 
+/// What every event has; what some have; and what those of timers have.
+const ALWAYS: [Column; 5] =
+    [("id", Kind::Uuid), ("order_id", Kind::Text(700)), ("deadline", Kind::Number), ("triggered_by", Kind::Text(16)), ("data", Kind::Long)];
+const AT_TIMES: [Column; 3] = [("traceparent", Kind::Text(255)), ("asked_at", Kind::Number), ("answer", Kind::Text(16))];
+const WHOM: [Column; 2] = [("id", Kind::Uuid), ("target", Kind::Text(64))];
+
 /// Whom events are for.
 #[derive(Debug)]
 enum Deliveries {
     /// Nobody.
     None,
-    /// Each target of the configuration, by a statement on the events' ids.
+    /// Each target of the configuration.
     ToAll(Statement),
-    /// The target that each event names, by a statement on the events.
+    /// The target that each event names.
     ToItsOwn(Statement),
 }
 
 /// Writes events and their deliveries.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    events: Statement,
+    form: Form,
+    /// Of what every event has, and of what some have as well.
+    events: [Statement; 2],
     deliveries: Deliveries,
     instance: String,
 }
@@ -77,31 +88,23 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// For tables of this version.
     pub(super) fn new(words: &Words, settings: &Events, rule: &RuleName, version: i64) -> Self {
-        let Words { now, new_events, new_ids, new_data, .. } = words;
+        let Words { now, rows: form, .. } = words;
         let (table, of_timers) = (&words.orders_table, rule.is_timers());
-        let (traceparent, of_event) = if version >= WITH_TRACES { (", traceparent", ", e.traceparent") } else { ("", "") };
-        let (rule, of_rule) = if version >= WITH_RULES { (", rule", format!(", '{rule}'")) } else { ("", String::new()) };
-        let (answer, of_answer) = if version >= WITH_ANSWERS { (", asked_at, answer", ", e.asked_at, e.answer") } else { ("", "") };
-        // In: ?1 events, ?2 the instance. Out: one row for each. Locks the new rows.
-        let events = words.statement(&format!(
-            "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{rule}{answer}) \
-             SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?2, {new_data}{of_event}{of_rule}{of_answer} FROM {new_events}",
-            words.events()
-        ));
+        let events = [false, true].map(|whole| words.statement(&insert_events(words, rule, version, whole)));
         let targets: Vec<String> = settings.targets().map(|target| format!("SELECT '{target}' AS target")).collect();
         let insert =
             format!("INSERT INTO {} (event_id, orders_table, target, attempts, due_at) SELECT e.id, {table}, ", words.deliveries());
         let deliveries = if of_timers {
-            // In: ?1 events. Out: one row for each; an event without a target is refused. Locks the new rows.
-            Deliveries::ToItsOwn(words.statement(&format!("{insert}e.target, 0, {now} FROM {new_events}")))
+            // In: from ?1 on ids and targets. Out: one row for each; an event without a target is refused. Locks the new rows.
+            Deliveries::ToItsOwn(words.statement(&format!("{insert}e.target, 0, {now} FROM {}", form.table(&WHOM))))
         } else if targets.is_empty() {
             Deliveries::None
         } else {
-            // In: ?1 their ids. Out: one row for each and each target. Locks the new rows.
-            let targets = targets.join(" UNION ALL ");
-            Deliveries::ToAll(words.statement(&format!("{insert}t.target, 0, {now} FROM {new_ids} CROSS JOIN ({targets}) AS t")))
+            // In: from ?1 on ids. Out: one row for each and each target. Locks the new rows.
+            let (ids, targets) = (form.table(&WHOM[..1]), targets.join(" UNION ALL "));
+            Deliveries::ToAll(words.statement(&format!("{insert}t.target, 0, {now} FROM {ids} CROSS JOIN ({targets}) AS t")))
         };
-        Self { events, deliveries, instance: instance() }
+        Self { form: *form, events, deliveries, instance: instance() }
     }
 
     /// Writes these events.
@@ -109,33 +112,75 @@ impl Recorder {
         // In their order, so that they are written side by side.
         let mut ids: Vec<Uuid> = events.iter().map(NewEvent::new_id).collect();
         ids.sort_unstable();
-        for (list, ids) in lists(ids.iter().zip(events).map(|(id, event)| (format!("\"{id}\""), self.object(id, event)))) {
-            link.change(&self.events, &[list.as_str().into(), self.instance.as_str().into()]).await?;
-            match &self.deliveries {
-                Deliveries::None => {}
-                Deliveries::ToAll(deliveries) => drop(link.change(deliveries, &[ids.into()]).await?),
-                Deliveries::ToItsOwn(deliveries) => drop(link.change(deliveries, &[list.into()]).await?),
-            }
+        let whole = events.iter().any(|event| event.asked.is_some() || event.carried.traceparent.is_some());
+        let columns = columns(whole).len();
+        let rows = ids.iter().zip(events).map(|(id, event)| row(id, event, whole)).collect();
+        for rows in pieces(rows, PIECE) {
+            let mut values = self.form.bind(&rows, columns);
+            values.push(self.instance.as_str().into());
+            link.change(&self.events[usize::from(whole)], &values).await?;
+            let (statement, columns) = match &self.deliveries {
+                Deliveries::None => continue,
+                Deliveries::ToAll(statement) => (statement, &WHOM[..1]),
+                Deliveries::ToItsOwn(statement) => (statement, &WHOM[..]),
+            };
+            let whom: Vec<Vec<Cell>> = rows.iter().map(|row| whom(row, columns)).collect();
+            link.change(statement, &self.form.bind(&whom, columns.len())).await?;
         }
         Ok(())
     }
+}
 
-    fn object(&self, id: &Uuid, event: &NewEvent) -> String {
-        let NewEvent { order, deadline, now, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
-        serde_json::json!({
-            "id": id.to_string(),
-            "order_id": order.as_str(),
-            "deadline": deadline,
-            "triggered_by": trigger.name(),
-            "data": data,
-            "traceparent": traceparent,
+fn columns(whole: bool) -> Vec<Column> {
+    ALWAYS.iter().chain(AT_TIMES.iter().filter(|_| whole)).copied().collect()
+}
+
+/// In: from ?1 on events, and then the instance. Out: one row for each. Locks the new rows.
+fn insert_events(words: &Words, rule: &RuleName, version: i64, whole: bool) -> String {
+    let Words { now, rows: form, new_data, orders_table: table, .. } = words;
+    let (traceparent, of_event) = if whole && version >= WITH_TRACES { (", traceparent", ", e.traceparent") } else { ("", "") };
+    let (rule, of_rule) = if version >= WITH_RULES { (", rule", format!(", '{rule}'")) } else { ("", String::new()) };
+    let (answer, of_answer) = if whole && version >= WITH_ANSWERS { (", asked_at, answer", ", e.asked_at, e.answer") } else { ("", "") };
+    let columns = columns(whole);
+    format!(
+        "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{rule}{answer}) \
+         SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?{}, {new_data}{of_event}{of_rule}{of_answer} \
+         FROM {}",
+        words.events(),
+        form.parameters(&columns) + 1,
+        form.table(&columns)
+    )
+}
+
+/// An event in these columns.
+fn row(id: &Uuid, event: &NewEvent, whole: bool) -> Vec<Cell> {
+    let NewEvent { order, deadline, now, trigger, carried: Carried { data, traceparent }, asked, .. } = event;
+    let mut row = vec![
+        Cell::Text(id.to_string()),
+        Cell::text(Some(order.as_str())),
+        Cell::Number(*deadline),
+        Cell::text(Some(trigger.name())),
+        Cell::text(Some(data)),
+    ];
+    if whole {
+        row.extend([
+            Cell::text(traceparent.as_deref()),
             // Reckoned by this host from an earlier reading of that clock.
-            "asked_at": asked.and_then(|asked| asked.at).map(|at| at.min(*now)),
-            "answer": asked.map(|asked| asked.answer),
-            "target": if matches!(self.deliveries, Deliveries::ToItsOwn(_)) { target(data) } else { None },
-        })
-        .to_string()
+            Cell::number(asked.and_then(|asked| asked.at).map(|at| at.min(*now))),
+            Cell::text(asked.map(|asked| asked.answer)),
+        ]);
     }
+    row
+}
+
+/// The id of an event, and the target that it names where there is a column for it.
+fn whom(row: &[Cell], columns: &[Column]) -> Vec<Cell> {
+    let [id, _, _, _, data, ..] = row else { return Vec::new() };
+    let mut whom = vec![id.clone()];
+    if let (Cell::Text(data), true) = (data, columns.len() > 1) {
+        whom.push(Cell::text(target(data).as_deref()));
+    }
+    whom
 }
 
 /// The target that an event of a timer names. PostgreSQL would have to read all that the timer carries for that, and can't where
@@ -146,52 +191,4 @@ fn target(data: &str) -> Option<String> {
         target: String,
     }
     serde_json::from_str::<Named>(data).ok().map(|named| named.target)
-}
-
-/// JSON arrays of these objects, each of at most [`PIECE`] bytes or of one object, with those of their ids; for no objects one
-/// empty array, so that a rehearsal tries the statements.
-fn lists(objects: impl Iterator<Item = (String, String)>) -> Vec<(String, String)> {
-    let mut lists = vec![(String::from("["), String::from("["))];
-    for (id, object) in objects {
-        match lists.last_mut() {
-            Some((list, ids)) if list.len() == 1 => {
-                list.push_str(&object);
-                ids.push_str(&id);
-            }
-            Some((list, ids)) if list.len() + object.len() < PIECE => {
-                list.extend([",", &object]);
-                ids.extend([",", &id]);
-            }
-            _ => lists.push((format!("[{object}"), format!("[{id}"))),
-        }
-    }
-    for (list, ids) in &mut lists {
-        list.push(']');
-        ids.push(']');
-    }
-    lists
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_list_is_longer_than_a_piece_unless_a_single_event_is() {
-        let objects: Vec<String> =
-            [10, 90, 400, 90, 200, 70, 10].into_iter().map(|kib| format!("\"{}\"", "x".repeat(kib * 1_024))).collect();
-        let lists = lists(objects.iter().enumerate().map(|(number, object)| (number.to_string(), object.clone())));
-        let lengths: Vec<usize> = lists.iter().map(|(list, _)| list.len() / 1_024).collect();
-        assert_eq!(lengths, [100, 400, 90, 200, 80]);
-        let together: Vec<String> =
-            lists.iter().flat_map(|(list, _)| serde_json::from_str::<Vec<String>>(list).unwrap_or_default()).collect();
-        assert_eq!(together.len(), objects.len());
-        let ids: Vec<&str> = lists.iter().map(|(_, ids)| ids.as_str()).collect();
-        assert_eq!(ids, ["[0,1]", "[2]", "[3]", "[4]", "[5,6]"]);
-    }
-
-    #[test]
-    fn no_events_are_one_empty_list() {
-        assert_eq!(lists(std::iter::empty()), [("[]".into(), "[]".into())]);
-    }
 }

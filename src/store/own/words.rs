@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::Neighbours;
+use super::{Neighbours, rows::Form};
 use crate::store::{
     driver::Value,
     statement::{Parameters, Statement, Writer},
@@ -28,11 +28,8 @@ pub(crate) struct Words {
     /// The beginning of the statement in microseconds since 1970.
     pub(crate) now: &'static str,
     pub(crate) parameters: Parameters,
-    /// A table `e(id, order_id, deadline, triggered_by, data, traceparent, asked_at, answer, target)` from the parameter ?1, a JSON array of
-    /// objects.
-    pub(crate) new_events: &'static str,
-    /// A table `e(id)` from the parameter ?1, a JSON array of ids of events.
-    pub(crate) new_ids: &'static str,
+    /// How new rows reach a statement.
+    pub(crate) rows: Form,
     /// `e.data`, a JSON text, as the column of events holds it.
     pub(crate) new_data: &'static str,
     /// A table `e(place, new_id, new_kind, new_key, new_due, delay, new_target, new_data, new_generation)` from the parameter ?1, a JSON
@@ -55,6 +52,11 @@ pub(crate) struct Words {
     pub(crate) dead_key: fn(&str) -> String,
     /// What makes an INSERT change the dead letter that is there already.
     pub(crate) or_update: &'static str,
+    /// What makes a statement find deliveries, whose table it follows, by their events, whatever the statistics say; and by when they are due.
+    pub(crate) by_event: &'static str,
+    pub(crate) by_due: &'static str,
+    /// The beginning of a DELETE from a table of deliveries, up to WHERE, that finds them by their events.
+    pub(crate) delete_by_event: fn(&str) -> String,
     /// What makes a SELECT lock its rows of a table called e.
     pub(crate) locking: &'static str,
     /// What makes a SELECT lock its rows and skip those that are locked.

@@ -1,7 +1,10 @@
 //! Our own tables in PostgreSQL: beside the orders table, in its schema.
 
 use super::statements::NOW;
-use crate::store::{own::Words, statement::Parameters};
+use crate::store::{
+    own::{Form, Words},
+    statement::Parameters,
+};
 
 /// For tables in this schema, beside this orders table.
 pub(super) fn words(schema: &str, orders_table: &str) -> Words {
@@ -20,9 +23,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         ),
         now: NOW,
         parameters: Parameters::Dollar,
-        new_events: "json_to_recordset(CAST(?1 AS json)) AS e(id uuid, order_id text, deadline bigint, triggered_by text, data text, \
-                     traceparent text, asked_at bigint, answer text, target text)",
-        new_ids: "(SELECT CAST(id AS uuid) AS id FROM json_array_elements_text(CAST(?1 AS json)) AS ids(id)) AS e",
+        rows: Form::Arrays,
         new_data: "CAST(e.data AS json)",
         new_timers: "json_to_recordset(CAST(?1 AS json)) AS j(place bigint, id uuid, kind text, key text, due bigint, delay bigint, target text, \
                      data text, generation bigint) \
@@ -39,6 +40,9 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         dead_id: "order_id",
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
+        by_event: "",
+        by_due: "",
+        delete_by_event: |deliveries| format!("DELETE FROM {deliveries}"),
         locking: " FOR UPDATE OF e",
         skip_locked: " FOR UPDATE SKIP LOCKED",
         // The number is ours alone; the lock goes with the transaction.

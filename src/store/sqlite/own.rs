@@ -1,7 +1,10 @@
 //! Our own tables in SQLite: in the file of the orders table.
 
 use super::deadline::NOW;
-use crate::store::{own::Words, statement::Parameters};
+use crate::store::{
+    own::{Form, Words},
+    statement::Parameters,
+};
 
 /// For tables in this schema, beside this orders table.
 pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
@@ -18,10 +21,7 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
         find_tables: format!("SELECT count(*) FROM \"{schema}\".sqlite_schema WHERE name = 'order_closer_migrations'"),
         now: NOW,
         parameters: Parameters::Numbered,
-        new_events: "(SELECT value ->> 'id' AS id, value ->> 'order_id' AS order_id, value ->> 'deadline' AS deadline, \
-                     value ->> 'triggered_by' AS triggered_by, value ->> 'data' AS data, value ->> 'traceparent' AS traceparent, \
-                     value ->> 'asked_at' AS asked_at, value ->> 'answer' AS answer, value ->> 'target' AS target FROM json_each(?1)) AS e",
-        new_ids: "(SELECT value AS id FROM json_each(?1)) AS e",
+        rows: Form::JsonEach,
         new_data: "e.data",
         new_timers: "(SELECT value ->> 'place' AS place, value ->> 'id' AS new_id, value ->> 'kind' AS new_kind, value ->> 'key' AS new_key, \
                      value ->> 'due' AS new_due, value ->> 'delay' AS delay, value ->> 'target' AS new_target, \
@@ -37,6 +37,9 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
         dead_id: "order_id",
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
+        by_event: "",
+        by_due: "",
+        delete_by_event: |deliveries| format!("DELETE FROM {deliveries}"),
         // The transaction has locked everything.
         locking: "",
         skip_locked: "",
