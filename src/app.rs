@@ -298,7 +298,12 @@ impl Daemon {
         let routes = name.shard().map(|_| Arc::clone(self.routes.entry(name.everywhere()).or_default()));
         let around = Around { common: &self.common, paused: &paused, routes: routes.as_ref(), serving: self.serving.as_ref() };
         let line = Line::start(opened, &around, (&mut self.workers, &mut self.others)).map_err(RunError::Configuration)?;
-        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox), named: line.named.clone() });
+        self.live().rules.push(LiveRule {
+            store: Arc::clone(&line.store),
+            inbox: Arc::clone(&line.inbox),
+            named: line.named.clone(),
+            receiver: line.receiver.clone(),
+        });
         self.listening.send_modify(|rules| rules.extend(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);

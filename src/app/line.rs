@@ -16,7 +16,7 @@ use super::{
     serving::{Parts, Serving},
 };
 use crate::{
-    ask::{self, Ahead, Ask},
+    ask::{self, Ahead, Ask, Receiver},
     close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Registrar, Requests, Share, Stats, Worker},
     config::{Config, Live, Sweep as SweepSettings, Which},
     ops::Summaries,
@@ -72,6 +72,8 @@ pub(super) struct Line {
     pub(super) summaries: Summaries,
     /// Changes the names of the targets in the configuration.
     pub(super) named: watch::Sender<Arc<[String]>>,
+    /// Whoever is asked before its orders close.
+    pub(super) receiver: Option<Receiver>,
     span: Span,
 }
 
@@ -135,7 +137,9 @@ impl Line {
             before: Arc::new(passed.clone()),
         };
         // A shadow asks nobody: the question is about an order that will be closed.
-        let ask = config.close.ask.as_ref().filter(|_| !is_shadow).map(|settings| Ask::new(settings, asked)).transpose()?;
+        let settings_of_ask = config.close.ask.as_ref().filter(|_| !is_shadow);
+        let receiver = settings_of_ask.map(|settings| Receiver::new(&rule, settings)).transpose()?;
+        let ask = settings_of_ask.zip(receiver.as_ref()).map(|(settings, receiver)| Ask::new(settings, receiver, asked));
         let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
         let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
@@ -276,7 +280,7 @@ impl Line {
             };
             serving.add(&config, parts, stop, others);
         }
-        Ok(Self { store, inbox, listening, summaries, named, span })
+        Ok(Self { store, inbox, listening, summaries, named, receiver, span })
     }
 
     /// Takes no more orders in.
