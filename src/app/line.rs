@@ -207,7 +207,7 @@ impl Line {
         spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
         if let Some(key) = config.timers.intake.clone().filter(|_| rule.is_timers() && !is_shadow) {
             let commands = Commands::new(&config.redis).map_err(|error| error.to_string())?;
-            spawn(Box::pin(Intake { commands, key, registrar: registrar.clone(), stop: stop.clone() }.run()));
+            spawn(Box::pin(Intake { commands, key, registrar: registrar.clone(), targets: targets.clone(), stop: stop.clone() }.run()));
         }
         spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
