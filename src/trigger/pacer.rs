@@ -9,6 +9,8 @@
 //!   that a key is still there, as one may be for the rest of its last millisecond, has its order offered at once.
 //! - Where no notification can follow, orders are offered at their deadlines: without a subscription, for a second after a
 //!   touch that failed, and while too many touches have no answer yet. A crowd, too, costs less that way.
+//! - Each rule has a pacer of its own, with its wheel: a crowd of one rule takes no other's room on it, and is before no other's
+//!   orders when their time comes. One with nothing on its wheel sleeps until something is put there, and costs nothing.
 
 use std::{
     fmt,
