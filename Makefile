@@ -42,7 +42,7 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 .PHONY: more denied
 more:
 	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime rabbitmq-server=rabbitmq-server,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon$(comma) a receiver in Python and a broker$(comma) and skew a daemon's clock)
-	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql /usr/share/php/Illuminate/Redis=php-redis:php-mysql:php-illuminate-database:php-illuminate-redis:php-illuminate-support javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java go=golang-go /usr/share/gocode/src/github.com/jackc/pgx/v4=golang-github-jackc-pgx-v4-dev /usr/share/gocode/src/github.com/gomodule/redigo=golang-github-gomodule-redigo-dev,tests run the clients of examples/clients; npm and pip fetch what these need)
+	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql /usr/share/php/Illuminate/Redis=php-redis:php-mysql:php-illuminate-database:php-illuminate-redis:php-illuminate-support javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java /usr/share/java/spring3-jdbc.jar=libspring-jdbc-java:libspring-transaction-java:libspring-context-java:libmariadb-java go=golang-go /usr/share/gocode/src/github.com/jackc/pgx/v4=golang-github-jackc-pgx-v4-dev /usr/share/gocode/src/github.com/gomodule/redigo=golang-github-gomodule-redigo-dev,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
