@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use tokio::{sync::Mutex, task::JoinSet, time::timeout};
+use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     plan::{Action, Callback, Key, Rule, Step},
@@ -18,9 +17,6 @@ use crate::histories::history::Event;
 
 /// A shop's patience with its database.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// And with Redis.
-const PATIENCE_WITH_REDIS: Duration = Duration::from_millis(300);
 
 /// What the service knows of its orders.
 #[derive(Debug, Default)]
@@ -37,7 +33,6 @@ pub struct Service {
     scene: Arc<Scene>,
     account: Cell<Account>,
     rules: BTreeMap<i64, Rule>,
-    redis: Mutex<Option<MultiplexedConnection>>,
 }
 
 /// What became of a statement.
@@ -54,7 +49,7 @@ pub async fn work(scene: Arc<Scene>, steps: Vec<Step>) -> Account {
         _ => None,
     };
     let rules = steps.iter().filter_map(created).collect();
-    let service = Arc::new(Service { scene, account: Cell::default(), rules, redis: Mutex::default() });
+    let service = Arc::new(Service { scene, account: Cell::default(), rules });
     let mut under_way = JoinSet::new();
     for step in steps {
         service.scene.until(step.at).await;
@@ -140,28 +135,8 @@ impl Service {
     /// A Redis that is away gets no key, as in any shop.
     async fn write_key(&self, rule: Rule, order: i64, expires: i64) {
         let at = now();
-        let written = timeout(PATIENCE_WITH_REDIS, self.set(shop::key(rule, order), expires)).await;
-        let sure = matches!(written, Ok(Ok(())));
+        let sure = self.scene.keys.write(&shop::key(rule, order), expires).await;
         self.add(if sure { now() } else { at }, order, Event::Key { expires, sure });
-    }
-
-    async fn set(&self, key: String, expires: i64) -> redis::RedisResult<()> {
-        let mut connection = {
-            let mut shared = self.redis.lock().await;
-            if shared.is_none() {
-                let patience = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(PATIENCE_WITH_REDIS))
-                    .set_response_timeout(Some(PATIENCE_WITH_REDIS));
-                let client = redis::Client::open(self.scene.redis_url.as_str())?;
-                *shared = Some(client.get_multiplexed_async_connection_with_config(&patience).await?);
-            }
-            shared.clone().expect("it was opened")
-        };
-        let written = redis::cmd("SET").arg(key).arg("1").arg("PXAT").arg(expires).query_async(&mut connection).await;
-        if written.is_err() {
-            *self.redis.lock().await = None;
-        }
-        written
     }
 
     fn add(&self, at: i64, order: i64, event: Event) {
