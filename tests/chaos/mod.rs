@@ -93,8 +93,9 @@ async fn run(options: Options) -> Result<(), String> {
     let wrong_stock = checker::wrong_stock(&histories, &stock);
     let closures: usize = histories.values().map(|history| history.closures.len()).sum();
     eprintln!(
-        "{} steps, {} orders, {closures} closures, {} faults; all was settled {:.1} s after the last deadline\n{}",
+        "{} steps ({} without an answer), {} orders, {closures} closures, {} faults; all was settled {:.1} s after the last deadline\n{}",
         plan.steps.len(),
+        account.unanswered(),
         histories.len(),
         happened.len(),
         (settled - due) as f64 / 1e3,

@@ -145,8 +145,12 @@ async fn happen(scene: &Scene, what: What, length: Duration) {
             order_closer(&scene.settings(), &["pause", "--for", &length_of_it, "--reason", "chaos"]).await;
             tokio::time::sleep(length).await;
             let began = Instant::now();
-            while order_closer(&scene.settings(), &["resume"]).await.code != Some(0) {
-                assert!(began.elapsed() < MENDING, "closing can't be resumed");
+            loop {
+                let resumed = order_closer(&scene.settings(), &["resume"]).await;
+                if resumed.code == Some(0) {
+                    break;
+                }
+                assert!(began.elapsed() < MENDING, "closing can't be resumed: {resumed:#?}");
             }
         }
         What::Webhook(receiver) => {

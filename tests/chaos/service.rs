@@ -15,6 +15,9 @@ use super::{
 };
 use crate::histories::history::Event;
 
+/// In a note about a statement that may have been run or not.
+const UNKNOWN: &str = ": unknown, ";
+
 /// A shop's patience with its database.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -25,6 +28,13 @@ pub struct Account {
     pub events: BTreeMap<i64, Vec<(i64, Event)>>,
     /// What it did, in words, with what came of it.
     pub notes: BTreeMap<i64, Vec<(i64, String)>>,
+}
+
+impl Account {
+    /// How many statements had no answer, or none in time: of a database in trouble, or one that is asked for more than it can do.
+    pub fn unanswered(&self) -> usize {
+        self.notes.values().flatten().filter(|(_, note)| note.contains(UNKNOWN)).count()
+    }
 }
 
 /// The service at work.
@@ -124,11 +134,11 @@ impl Service {
             Err(_) => Answer::Unknown(format!("no answer in {PATIENCE:?}")),
         };
         let came_of_it = match &answer {
-            Answer::Done => "done".into(),
-            Answer::TooLate => "too late".into(),
-            Answer::Unknown(why) => format!("unknown, {why}"),
+            Answer::Done => ": done".into(),
+            Answer::TooLate => ": too late".into(),
+            Answer::Unknown(why) => format!("{UNKNOWN}{why}"),
         };
-        self.note(at, order, format!("{action:?}: {came_of_it} after {} ms", now() - at));
+        self.note(at, order, format!("{action:?}{came_of_it} after {} ms", now() - at));
         answer
     }
 
