@@ -29,7 +29,7 @@ pub struct Fault {
 }
 
 /// To whose servers a network leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Far {
     /// Redis.
     Redis,
@@ -141,7 +141,7 @@ pub enum What {
 }
 
 /// What can have only one trouble at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A daemon, its files and its signals.
     Daemon(usize),

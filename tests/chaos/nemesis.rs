@@ -1,12 +1,15 @@
 //! Whoever does the faults of the plan, each at its moment, and mends each: whatever a fault leaves behind is undone before the
 //! run ends.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use tokio::task::block_in_place;
+use tokio::{sync::Mutex, task::block_in_place};
 
 use super::{
-    faults::{Far, Fault, Network, Receiver, What},
+    faults::{Far, Fault, Network, Receiver, Subject, What},
     redis,
     scene::{Scene, faketime, now},
     shop,
@@ -53,10 +56,13 @@ pub const AGAIN: Duration = Duration::from_millis(350);
 /// How long mending is tried.
 const MENDING: Duration = Duration::from_secs(60);
 
-/// Works through the faults; returns when and how they were.
+/// Works through the faults; returns when and how they were. What takes long to mend on a busy machine puts off what comes next for
+/// the same subject.
 pub async fn work(scene: &Scene, faults: &[Fault]) -> Vec<Happened> {
+    let turns: BTreeMap<Subject, Mutex<()>> = faults.iter().map(|fault| (fault.what.subject(), Mutex::default())).collect();
     let each = faults.iter().map(async |fault| {
         scene.until(fault.at).await;
+        let _turn = turns[&fault.what.subject()].lock().await;
         let began = now();
         eprintln!("{:>8.1} s  {:?}, for {:.1} s", (began - scene.began) as f64 / 1e3, fault.what, fault.lasts as f64 / 1e3);
         happen(scene, fault.what, Duration::from_millis(u64::try_from(fault.lasts).unwrap_or_default())).await;
@@ -183,7 +189,7 @@ async fn happen(scene: &Scene, what: What, length: Duration) {
 
 async fn daemon(scene: &Scene, what: What, length: Duration) {
     let (subject, clock) = (what.subject(), scene.clock());
-    let super::faults::Subject::Daemon(number) = subject else { unreachable!("of a daemon") };
+    let Subject::Daemon(number) = subject else { unreachable!("of a daemon") };
     let place = &scene.places[number];
     let is_running = |daemon: &Daemon| {
         assert!(daemon.ended().is_none(), "daemon {number} has ended by itself: {:?}\n{}", daemon.ended(), tail(daemon));
