@@ -121,6 +121,8 @@ async fn run(options: Options) -> Result<(), String> {
             let lines: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
             std::fs::write(&file, lines.join("\n")).expect("a file can be written");
         }
+        let latest = report::latest(&histories, &account, &happened, &lines, scene.began);
+        std::fs::write(format!("{folder}/latest-orders.txt"), latest).expect("a file can be written");
         text += &if text.is_empty() { String::new() } else { format!("all that the daemons have said is in {folder}\n") };
     }
     if !text.is_empty() {

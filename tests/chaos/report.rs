@@ -68,14 +68,28 @@ pub fn violations(
     shown.sort_by_key(|(_, violations)| kinds[&format!("{:?}", violations[0])]);
     for (number, violations) in shown.into_iter().take(SHOWN) {
         let moments = whole(*number, &histories[number], account, happened, lines);
-        writeln!(text, "order {number}: {violations:?}").expect("a string takes everything");
-        for (at, what) in moments {
-            writeln!(text, "    {:>10.3} s  {what}", (at - began) as f64 / 1e3).expect("a string takes everything");
-        }
+        text += &told(&format!("order {number}: {violations:?}"), moments, began);
     }
     let others: Vec<&i64> = wrong.keys().collect();
     writeln!(text, "All of them: {:?}", &others[..others.len().min(200)]).expect("a string takes everything");
     text
+}
+
+/// Everything that is known of the orders that closed latest.
+pub fn latest(histories: &Histories, account: &Account, happened: &[Happened], lines: &Lines, began: i64) -> String {
+    let late = |history: &History| history.closures.iter().map(|closure| closure.at - closure.deadline).max();
+    let closed = histories.iter().filter(|(_, history)| !history.outlived());
+    let mut closed: Vec<_> = closed.filter_map(|(number, history)| Some((late(history)?, *number, history))).collect();
+    closed.sort_by_key(|(late, ..)| std::cmp::Reverse(*late));
+    let shown = closed.into_iter().take(SHOWN).map(|(late, number, history)| {
+        told(&format!("order {number}: {late} ms late"), whole(number, history, account, happened, lines), began)
+    });
+    shown.collect()
+}
+
+fn told(title: &str, moments: Vec<(i64, String)>, began: i64) -> String {
+    let lines = moments.into_iter().map(|(at, what)| format!("    {:>10.3} s  {what}\n", (at - began) as f64 / 1e3));
+    std::iter::once(format!("{title}\n")).chain(lines).collect()
 }
 
 /// What everybody says of one order, in the order of time.
