@@ -67,6 +67,8 @@ impl Place {
     pub async fn start_again(&self, skew: Option<&Path>) {
         let mut daemon = self.daemon.lock().await;
         let former = std::mem::replace(&mut *daemon, start(self.number, &self.settings, skew));
+        // A signal ends a process that does not listen to it yet.
+        daemon.until_logged("order-closer starts").await;
         self.former.lock().unwrap_or_else(PoisonError::into_inner).extend(heard(&former));
     }
 
