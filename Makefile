@@ -48,15 +48,16 @@ denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
 	else echo "cargo deny is not installed; left out ('cargo install cargo-deny --locked' installs it)"; fi
 
-# SEED=7: the same again.   SECONDS=3600 RATE=50: longer, and less at a time.   DATABASE=mariadb: that alone.   FAULTS="daemon killed": these alone.
+# SEED=7: the same again.   SECONDS=3600 RATE=50: longer, and less at a time.   DATABASE=mariadb, REDIS=cluster: these alone.   FAULTS="daemon killed": these alone.
 chaos: ## three daemons and a shop in which everything goes wrong, for ten minutes; docs/chaos.md
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
-	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql faketime=faketime,it starts private servers of its own$(comma) and skews a daemon's clock)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl faketime=faketime,it starts private servers of its own$(comma) and skews a daemon's clock)
 	$(call with_servers,$(CARGO) test -- --ignored --exact --nocapture chaos::as_long_as_you_like)
 chaos: export CHAOS_SEED := $(SEED)
 chaos: export CHAOS_SECONDS := $(SECONDS)
 chaos: export CHAOS_RATE := $(RATE)
 chaos: export CHAOS_DATABASE := $(DATABASE)
+chaos: export CHAOS_REDIS := $(REDIS)
 chaos: export CHAOS_FAULTS := $(FAULTS)
 
 # SEED=7: that schedule.   SCHEDULES=1000000: more of them.
