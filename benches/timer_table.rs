@@ -129,10 +129,10 @@ pub fn entries(redis: &Redis) -> Vec<(Vec<String>, i64)> {
     entries.array().iter().map(entry).collect()
 }
 
-/// When an entry with this id was added at the latest, in microseconds since 1970.
+/// When an entry with this id was added, to half a millisecond, in microseconds since 1970.
 pub fn added(id: &str) -> i64 {
     let millis: i64 = id.split('-').next().and_then(|millis| millis.parse().ok()).expect("the server's own id");
-    millis * 1_000 + 999
+    millis * 1_000 + 500
 }
 
 /// Waits until the stream has so many entries, and returns when the last was added; nothing if it takes longer than that.

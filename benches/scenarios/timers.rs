@@ -91,7 +91,7 @@ impl Figures for Timers {
     const ABOUT: &str = "So many timers are pending, spread over a day. Others are registered and cancelled, a thousand in a request, a statement \
         or a read of the stream, by two callers at the same time over HTTP and by one in SQL, which needs no daemon. Then a hundred a second fall due \
         one by one, half of them told to a webhook and half to a Redis Stream: lateness is until the request has come, or the entry's \
-        id at the end of its millisecond; memory is the daemon's. At last a crowd is due at one instant, in an otherwise empty table, and an entry \
+        id in the middle of its millisecond; memory is the daemon's. At last a crowd is due at one instant, in an otherwise empty table, and an entry \
         for each is added to a stream, also by other products with a job for each.";
 
     fn tables(&self) -> Vec<Table> {

@@ -5,7 +5,7 @@
 //! expire, or until its row has another deadline.
 //!
 //! - The key is asked for when the look-ahead reads the row, seconds before the deadline, and the deadline waits for no answer
-//!   but the first after the start, and those to what the first look ahead has asked, perhaps only just before.
+//!   but the first after the start, and one that is under way since just before, from a Redis that was not away.
 //! - What comes without such an answer is asked about before its batch, a thousand keys at a time, for 300 ms at the most.
 //!   After that Redis counts as away for a second, and the row decides alone. Three seconds, where all of them have been overdue for
 //!   more than a minute and Redis has answered before: they are late already, and a thousand rows of a wrong mapping are among them.
@@ -91,8 +91,8 @@ struct State {
     started: Instant,
     /// What Redis' clock showed when it answered last, in microseconds since 1970 UTC.
     clock: Option<(i64, Instant)>,
-    /// The orders about which the first looks ahead have asked, until that is answered or is not.
-    first_asked: HashSet<OrderId>,
+    /// The orders about which looks ahead have asked a Redis that was not away, until that is answered or is not.
+    asked: HashSet<OrderId>,
     /// Redis counts as away until then.
     away_until: Option<Instant>,
     denied_said: bool,
@@ -117,7 +117,7 @@ impl Witness {
             sample: Sample::default(),
             started: Instant::now(),
             clock: None,
-            first_asked: HashSet::new(),
+            asked: HashSet::new(),
             away_until: None,
             denied_said: false,
             dispute_said: None,
@@ -150,8 +150,8 @@ impl Witness {
         }
         {
             let mut state = self.lock();
-            if state.started.elapsed() < FIRST_LIMIT {
-                state.first_asked.extend(orders.iter().map(|(id, _)| id.clone()));
+            if state.away_until.is_none() {
+                state.asked.extend(orders.iter().map(|(id, _)| id.clone()));
             }
         }
         let witness = Arc::clone(self);
@@ -161,7 +161,7 @@ impl Witness {
                 witness.learn(orders).await;
                 let mut state = witness.lock();
                 for (id, _) in orders {
-                    state.first_asked.remove(id);
+                    state.asked.remove(id);
                 }
             }
         });
@@ -359,10 +359,10 @@ impl State {
 
     fn known(&self, order: &Pending, now: Instant) -> Option<Leave> {
         let Some(answer) = self.answers.get(&order.id, order.deadline) else {
-            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start, when nobody was asked, or
-            // not in time; or the row has another deadline than when somebody was, and no look ahead has shown it since.
+            // The deadline waits for no answer, unless rows are known to be wrong; or this is the start; or the question is under
+            // way; or the row has another deadline than when somebody was asked, and no look ahead has shown it since.
             let has_moved = self.answers.get(&order.id, None).is_some();
-            let waits = has_moved || self.sample.is_whole() || self.is_starting() || self.first_asked.contains(&order.id);
+            let waits = has_moved || self.sample.is_whole() || self.is_starting() || self.asked.contains(&order.id);
             return (order.trigger == Trigger::Pacer && !waits).then_some(Leave::Go);
         };
         // Whoever brings it has not read its row, which may have been put off since.
