@@ -44,9 +44,9 @@ fn create(world: &World, number: u32, due_in: Duration, later: Duration) {
 
 /// Of each closure its order, its deadline, how late it was and what led to it.
 fn closures(world: &World) -> Vec<(u32, i64, i64, &'static str)> {
-    let closure = |entry: &super::history::Entry| match entry.what {
-        What::Closed { deadline, trigger, .. } => Some((entry.order, deadline, entry.at - deadline, trigger)),
-        _ => None,
+    let closure = |entry: &super::history::Entry| {
+        let What::Closed { deadline, trigger, .. } = entry.what else { return None };
+        Some((entry.order, deadline, entry.at - deadline, trigger))
     };
     world.state().history.iter().filter_map(closure).collect()
 }

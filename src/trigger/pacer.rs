@@ -155,7 +155,7 @@ impl Pacer {
                 Some(orders) = self.upcoming.recv() => {
                     for Upcoming { id, deadline, at, is_left } in orders {
                         let appointment = if is_left {
-                            Appointment { at: next_step_in(began, at), deadline: Some(deadline), step: Step::StepIn }
+                            Appointment { at: next_step_in(began, at), deadline: Some(deadline), step: Step::Inherit }
                         } else {
                             self.first_appointment(at, deadline)
                         };
@@ -191,9 +191,9 @@ impl Pacer {
                     wheel.insert(id, Appointment { at: at + EXPIRY, step: Step::Touch, ..appointment });
                 }
                 // Its instance does it; and if not, the sweep finds it.
-                Step::Touch | Step::StepIn if !self.peers.is_ours(&id) => self.forget(&id),
+                Step::Touch | Step::Inherit if !self.peers.is_ours(&id) => self.forget(&id),
                 Step::Touch => touched.push((id, appointment)),
-                Step::StepIn => {
+                Step::Inherit => {
                     self.forget(&id);
                     inherited.push((id, appointment.deadline));
                 }

@@ -26,7 +26,7 @@ pub(super) enum Step {
     /// Touch its key.
     Touch,
     /// See whether it has become ours.
-    StepIn,
+    Inherit,
     /// Offer it to the inbox.
     Offer(Trigger),
 }
@@ -45,7 +45,7 @@ impl Appointment {
     /// this host's clock. It is, too, that an order which was another instance's is ours.
     fn overrides(self, before: Self) -> bool {
         let is_same_step = matches!((self.step, before.step), (Step::Offer(_), Step::Offer(_))) || self.step == before.step;
-        let has_become_ours = before.step == Step::StepIn && !is_same_step;
+        let has_become_ours = before.step == Step::Inherit && !is_same_step;
         self.deadline != before.deadline || has_become_ours || (is_same_step && self.at + SAME < before.at)
     }
 }
