@@ -42,21 +42,22 @@ test-all: more denied test ## the same, and what takes a minute or another serve
 .PHONY: more denied
 more:
 	$(call require,pgbouncer=pgbouncer prometheus=prometheus chromium=chromium python3=python3 faketime=faketime rabbitmq-server=rabbitmq-server,tests start a pooler before PostgreSQL$(comma) a Prometheus and a browser beside the daemon$(comma) a receiver in Python and a broker$(comma) and skew a daemon's clock)
-	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql /usr/share/php/Illuminate/Redis=php-redis:php-mysql:php-illuminate-database:php-illuminate-redis:php-illuminate-support javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java go=golang-go /usr/share/gocode/src/github.com/jackc/pgx/v4=golang-github-jackc-pgx-v4-dev /usr/share/gocode/src/github.com/gomodule/redigo=golang-github-gomodule-redigo-dev,tests run the clients of examples/clients; npm and pip fetch what these need)
+	$(call require,npm=npm pip3=python3-pip:python3-venv php=php-cli:php-redis:php-mysql /usr/share/php/Illuminate/Redis=php-redis:php-mysql:php-illuminate-database:php-illuminate-redis:php-illuminate-support javac=default-jdk-headless /usr/share/java/postgresql.jar=libpostgresql-jdbc-java /usr/share/java/spring3-jdbc.jar=libspring-jdbc-java:libspring-transaction-java:libspring-context-java:libmariadb-java go=golang-go /usr/share/gocode/src/github.com/jackc/pgx/v4=golang-github-jackc-pgx-v4-dev /usr/share/gocode/src/github.com/gomodule/redigo=golang-github-gomodule-redigo-dev,tests run the clients of examples/clients; npm and pip fetch what these need)
 
 denied:
 	@if $(CARGO) deny --version >/dev/null 2>&1; then echo "$(CARGO) deny check bans licenses sources"; $(CARGO) deny check bans licenses sources; \
 	else echo "cargo deny is not installed; left out ('cargo install cargo-deny --locked' installs it)"; fi
 
-# SEED=7: the same again.   SECONDS=3600 RATE=50: longer, and less at a time.   DATABASE=mariadb: that alone.   FAULTS="daemon killed": these alone.
+# SEED=7: the same again.   SECONDS=3600 RATE=50: longer, and less at a time.   DATABASE=mariadb, REDIS=cluster: these alone.   FAULTS="daemon killed": these alone.
 chaos: ## three daemons and a shop in which everything goes wrong, for ten minutes; docs/chaos.md
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
-	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql faketime=faketime,it starts private servers of its own$(comma) and skews a daemon's clock)
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl faketime=faketime,it starts private servers of its own$(comma) and skews a daemon's clock)
 	$(call with_servers,$(CARGO) test -- --ignored --exact --nocapture chaos::as_long_as_you_like)
 chaos: export CHAOS_SEED := $(SEED)
 chaos: export CHAOS_SECONDS := $(SECONDS)
 chaos: export CHAOS_RATE := $(RATE)
 chaos: export CHAOS_DATABASE := $(DATABASE)
+chaos: export CHAOS_REDIS := $(REDIS)
 chaos: export CHAOS_FAULTS := $(FAULTS)
 
 # SEED=7: that schedule.   SCHEDULES=1000000: more of them.

@@ -73,7 +73,7 @@ pub enum RunError {
 }
 
 /// Runs until SIGTERM or SIGINT. On SIGHUP it reads its configuration anew. As a shadow it closes nothing, and ends by itself
-/// when its time is over.
+/// when its time is over or what it tells is read no more.
 ///
 /// # Errors
 /// Says why it can't begin, or that it was interrupted.
@@ -95,6 +95,7 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
         warn!("this is a shadow: it closes nothing and writes nothing, and reports what it would have closed");
     }
     let until = shadow.as_ref().and_then(|plan| Some(Instant::now() + plan.length?));
+    let unread = shadow.as_ref().map_or_else(CancellationToken::new, |plan| plan.unread.clone());
     let way = Way { places: Places::of(&rules), manager: manager.clone(), shadow };
     let lookout = Lookout::of(config, &way.places);
     let mut lines = Lines::default();
@@ -118,6 +119,10 @@ pub async fn run(loaded: &Loaded, read: Reader, shadow: Option<Plan>) -> Result<
         tokio::select! {
             () = signals.next() => break,
             () = over(until) => break,
+            () = unread.cancelled() => {
+                info!("what the shadow tells is read no more, so it ends");
+                break;
+            }
             () = &mut reloading => {}
             // Half a daemon would look alive to its service manager.
             bug = daemon.broken() => return Err(bug),
@@ -298,7 +303,12 @@ impl Daemon {
         let routes = name.shard().map(|_| Arc::clone(self.routes.entry(name.everywhere()).or_default()));
         let around = Around { common: &self.common, paused: &paused, routes: routes.as_ref(), serving: self.serving.as_ref() };
         let line = Line::start(opened, &around, (&mut self.workers, &mut self.others)).map_err(RunError::Configuration)?;
-        self.live().rules.push(LiveRule { store: Arc::clone(&line.store), inbox: Arc::clone(&line.inbox), named: line.named.clone() });
+        self.live().rules.push(LiveRule {
+            store: Arc::clone(&line.store),
+            inbox: Arc::clone(&line.inbox),
+            named: line.named.clone(),
+            receiver: line.receiver.clone(),
+        });
         self.listening.send_modify(|rules| rules.extend(line.listening.clone()));
         self.summaries.send_modify(|summaries| summaries.push(line.summaries.clone()));
         self.lines.push(line);

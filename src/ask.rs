@@ -36,6 +36,7 @@ use tokio::{
 };
 
 pub use answer::{Answer, read};
+pub use receiver::{Receiver, Way};
 
 use crate::{
     close::{Bounds, Clearance, Foresight, Gate, Inbox, Leave, Pending, Share, Stats, Why},
@@ -46,7 +47,6 @@ use crate::{
 use book::Book;
 pub(crate) use queue::Question;
 use queue::Queue;
-use receiver::Receiver;
 
 /// How much longer than `ahead` an answer is good.
 const GOOD_FOR: Duration = Duration::from_secs(5);
@@ -163,12 +163,10 @@ struct Seen {
 }
 
 impl Ask {
-    /// Whoever asks as these settings say; it does so while [`Ask::run`] runs.
-    ///
-    /// # Errors
-    /// Says which file of the settings can't be used, and why.
-    pub fn new(settings: &config::Ask, parts: Parts) -> Result<Arc<Self>, String> {
-        Ok(Self::of(settings, Box::new(Receiver::new(&parts.rule, settings)?), parts))
+    /// Whoever asks this receiver, as these settings say; it does so while [`Ask::run`] runs.
+    #[must_use]
+    pub fn new(settings: &config::Ask, receiver: &Receiver, parts: Parts) -> Arc<Self> {
+        Self::of(settings, Box::new(receiver.clone()), parts)
     }
 
     /// The same of this respondent.

@@ -43,7 +43,7 @@ pub use hints::{AmqpDoor, Broker, Door, DoorName, Hints, IdIn, Kind, SortedSetDo
 pub use http::{Http, HttpListen, Token};
 pub use key_prefix::KeyPrefix;
 pub use live::Live;
-pub use load::{DEFAULT_FILE, Loaded, Setting, load, load_or, load_text};
+pub use load::{DEFAULT_FILE, INIT_FILE, Loaded, Setting, load, load_or, load_text};
 pub use rule::{Names, Rival, Rule};
 pub use rules::{RuleName, RuleSettings, Which};
 pub use secret::Secret;

@@ -97,6 +97,8 @@ metrics! {
     HINTS = "order_closer_hints_total", Kind::Counter, ["door", "result"];
     /// 1 while hints are taken from a door, else 0.
     DOOR_OPEN = "order_closer_door_open", Kind::Gauge, ["door"];
+    /// Entries of the stream `timers.intake`, by what became of them: registered, rejected (moved aside).
+    TIMER_ENTRIES = "order_closer_timer_entries_total", Kind::Counter, ["result"];
     /// Orders that wait in the inbox: queued for a worker, held, resting, disputed, asked.
     WAITING = "order_closer_inbox_orders", Kind::Gauge, ["rule", "state"];
     /// The same by lane: due (falls due now), backlog, hints (nobody has read the row yet), asked (somebody is asked about them

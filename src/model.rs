@@ -20,6 +20,7 @@ mod provider;
 mod receiver;
 mod redis;
 mod rests;
+mod sharing;
 mod shop;
 mod transaction;
 mod world;

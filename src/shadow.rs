@@ -22,6 +22,8 @@ pub use watch::Watch;
 
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::config::ColumnName;
 
 #[cfg(doc)]
@@ -36,4 +38,6 @@ pub struct Plan {
     pub changed_at: Option<ColumnName>,
     /// Whom it tells.
     pub report: Report,
+    /// Cancelled when what it tells is read no more: then it ends.
+    pub unread: CancellationToken,
 }

@@ -16,7 +16,7 @@ use super::{
     serving::{Parts, Serving},
 };
 use crate::{
-    ask::{self, Ahead, Ask},
+    ask::{self, Ahead, Ask, Receiver},
     close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Registrar, Requests, Share, Stats, Worker},
     config::{Config, Live, Sweep as SweepSettings, Which},
     ops::Summaries,
@@ -25,7 +25,7 @@ use crate::{
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Body, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
+        Board, Body, Claims, FEW, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
         Takers, Turns, Witness, ZoneWatch,
     },
     watchdog::Watchdog,
@@ -72,6 +72,8 @@ pub(super) struct Line {
     pub(super) summaries: Summaries,
     /// Changes the names of the targets in the configuration.
     pub(super) named: watch::Sender<Arc<[String]>>,
+    /// Whoever is asked before its orders close.
+    pub(super) receiver: Option<Receiver>,
     span: Span,
 }
 
@@ -135,7 +137,9 @@ impl Line {
             before: Arc::new(passed.clone()),
         };
         // A shadow asks nobody: the question is about an order that will be closed.
-        let ask = config.close.ask.as_ref().filter(|_| !is_shadow).map(|settings| Ask::new(settings, asked)).transpose()?;
+        let settings_of_ask = config.close.ask.as_ref().filter(|_| !is_shadow);
+        let receiver = settings_of_ask.map(|settings| Receiver::new(&rule, settings)).transpose()?;
+        let ask = settings_of_ask.zip(receiver.as_ref()).map(|(settings, receiver)| Ask::new(settings, receiver, asked));
         let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
         let requests = Requests::new(Arc::clone(&gate), closer.clone(), Arc::clone(&clearance), Arc::clone(&stats), closed.clone());
         let worker = Worker {
@@ -158,6 +162,8 @@ impl Line {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             witness,
+            peers: Arc::clone(&peers),
+            few: FEW,
             upcoming,
             settings: settings.clone(),
             passes: Arc::clone(&passes),
@@ -203,7 +209,7 @@ impl Line {
         spawn(Box::pin(watchdog.watch("sweep", sweep.run())));
         if let Some(key) = config.timers.intake.clone().filter(|_| rule.is_timers() && !is_shadow) {
             let commands = Commands::new(&config.redis).map_err(|error| error.to_string())?;
-            spawn(Box::pin(Intake { commands, key, registrar: registrar.clone(), stop: stop.clone() }.run()));
+            spawn(Box::pin(Intake { commands, key, registrar: registrar.clone(), targets: targets.clone(), stop: stop.clone() }.run()));
         }
         spawn(Box::pin(Claims { store: Arc::clone(&store), stop: stop.clone() }.run()));
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
@@ -276,7 +282,7 @@ impl Line {
             };
             serving.add(&config, parts, stop, others);
         }
-        Ok(Self { store, inbox, listening, summaries, named, span })
+        Ok(Self { store, inbox, listening, summaries, named, receiver, span })
     }
 
     /// Takes no more orders in.

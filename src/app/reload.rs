@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use crate::{
+    ask::{Receiver, Way},
     close::{Bounds, Inbox},
     config::{Changes, Config, Loaded, RuleName, Sweep},
     http::Access,
@@ -59,6 +60,8 @@ pub(super) struct LiveRule {
     pub(super) inbox: Arc<Inbox>,
     /// The names of its targets.
     pub(super) named: watch::Sender<Arc<[String]>>,
+    /// Whoever is asked before its orders close.
+    pub(super) receiver: Option<Receiver>,
 }
 
 /// Why nothing was taken over.
@@ -91,7 +94,7 @@ impl Reloading<'_> {
                     metric::CONFIG_REFUSED.set(0.0, &[]);
                     info!(
                         changed = changed.join(", "),
-                        "the configuration was read anew, and the files with tokens and with targets' secrets"
+                        "the configuration was read anew, and the files with tokens, secrets and certificates"
                     );
                     last = Some(loaded);
                 }
@@ -119,11 +122,14 @@ impl Reloading<'_> {
         let plans = live.relays.iter().filter_map(|(name, relays)| Some((relays.clone(), rule(name)?)));
         let plans: Vec<(Relays, Plan)> =
             plans.map(|(relays, config)| Plan::of(config).map(|plan| (relays, plan))).collect::<Result<_, _>>().map_err(Refused::Broken)?;
+        let asked = live.rules.iter().filter_map(|of| Some((of.receiver.clone()?, rule(of.store.rule())?.close.ask.as_ref()?)));
+        let ways: Vec<(Receiver, Way)> =
+            asked.map(|(receiver, ask)| receiver.way(ask).map(|way| (receiver, way))).collect::<Result<_, _>>().map_err(Refused::Broken)?;
 
         set_level();
         live.sweep.send_replace(config.sweep.clone());
         live.bounds.iter().for_each(|bounds| bounds.set_oldest(config.sweep.oldest.get()));
-        for LiveRule { store, inbox, named } in &live.rules {
+        for LiveRule { store, inbox, named, .. } in &live.rules {
             if let Some(rule) = rule(store.rule()) {
                 inbox.set_retry(rule.close.retry.clone());
                 store.set_targets(&rule.events);
@@ -135,6 +141,9 @@ impl Reloading<'_> {
         }
         for (relays, plan) in plans {
             relays.change(plan);
+        }
+        for (receiver, way) in ways {
+            receiver.take(way);
         }
         live.config = config.clone();
         if changed.iter().any(|name| name.starts_with("events.")) {

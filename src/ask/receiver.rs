@@ -1,6 +1,10 @@
 //! Whoever is asked: one signed request about some orders, on a thread of its own.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use reqwest::StatusCode;
@@ -22,40 +26,69 @@ use crate::{
 /// A longer answer is none.
 const LONGEST: usize = 1 << 20;
 
-/// Whoever is asked.
-#[derive(Debug)]
-pub(super) struct Receiver {
-    poster: Arc<Poster>,
-    thread: Apart,
+/// Whoever is asked. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Receiver {
+    way: Arc<Mutex<Way>>,
+    thread: Arc<Apart>,
     timeout: Duration,
     rule: RuleName,
 }
 
+/// Where questions are posted, with the files of that read: what may change while the daemon runs.
+#[derive(Debug, Clone)]
+pub struct Way(Arc<Poster>);
+
 impl Receiver {
     /// As the settings of this rule have it.
-    pub(super) fn new(rule: &RuleName, ask: &config::Ask) -> Result<Self, String> {
-        let setting = match rule.as_str() {
-            RuleName::ONLY => "close.ask".into(),
-            rule => format!("rules.{rule}.close.ask"),
-        };
-        let address = Address {
-            setting,
-            url: &ask.url,
-            secrets: &ask.secrets,
-            secret_files: &ask.secret_files,
-            ca_file: ask.ca_file.as_deref(),
-            concurrency: ask.concurrency,
-        };
-        let thread = Apart::new("asker")?;
-        let poster = Arc::new(thread.make(|| Poster::new(&address))?);
-        Ok(Self { poster, thread, timeout: ask.timeout.get(), rule: rule.clone() })
+    ///
+    /// # Errors
+    /// Says which file of the settings can't be used, and why.
+    pub fn new(rule: &RuleName, ask: &config::Ask) -> Result<Self, String> {
+        let thread = Arc::new(Apart::new("asker")?);
+        let way = Arc::new(Mutex::new(way(&thread, rule, ask)?));
+        Ok(Self { way, thread, timeout: ask.timeout.get(), rule: rule.clone() })
     }
+
+    /// The way there by these settings, and by their files as they are now.
+    ///
+    /// # Errors
+    /// Says which file of the settings can't be used, and why.
+    pub fn way(&self, ask: &config::Ask) -> Result<Way, String> {
+        way(&self.thread, &self.rule, ask)
+    }
+
+    /// Whoever is asked from now on is asked that way.
+    pub fn take(&self, way: Way) {
+        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
+    }
+
+    fn poster(&self) -> Arc<Poster> {
+        let Way(poster) = &*self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(poster)
+    }
+}
+
+fn way(thread: &Apart, rule: &RuleName, ask: &config::Ask) -> Result<Way, String> {
+    let setting = match rule.as_str() {
+        RuleName::ONLY => "close.ask".into(),
+        rule => format!("rules.{rule}.close.ask"),
+    };
+    let address = Address {
+        setting,
+        url: &ask.url,
+        secrets: &ask.secrets,
+        secret_files: &ask.secret_files,
+        ca_file: ask.ca_file.as_deref(),
+        concurrency: ask.concurrency,
+    };
+    thread.make(|| Poster::new(&address)).map(Arc::new).map(Way)
 }
 
 #[async_trait]
 impl Respondent for Receiver {
     async fn ask(&self, questions: &[Question]) -> Result<HashMap<String, Answer>, String> {
-        let (body, poster, limit) = (body(self.rule.as_str(), questions)?, Arc::clone(&self.poster), self.timeout);
+        let (body, poster, limit) = (body(self.rule.as_str(), questions)?, self.poster(), self.timeout);
         let asking = async move {
             let late = || format!("no whole answer within {}", humantime::format_duration(limit));
             tokio::time::timeout(limit, post(&poster, body)).await.unwrap_or_else(|_| Err(late()))

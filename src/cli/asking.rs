@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    ask::{Alone, Ask, Parts, WithoutAsking},
+    ask::{Alone, Ask, Parts, Receiver, WithoutAsking},
     cli::{Exit, Failure, witness},
     close::{Bounds, Clearance, Clearances, Gate, Inbox, Stats},
     config::Config,
@@ -41,7 +41,8 @@ pub(super) async fn clearance(config: &Config, means: Means<'_>, asks: bool) -> 
         share: Arc::new(Alone),
         before: Arc::new(passed.clone()),
     };
-    let ask = Ask::new(settings, parts).map_err(|reason| Failure::new(Exit::Configuration, reason))?;
+    let receiver = Receiver::new(&parts.rule, settings).map_err(|reason| Failure::new(Exit::Configuration, reason))?;
+    let ask = Ask::new(settings, &receiver, parts);
     let asking = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&ask).run(CancellationToken::new())));
     Ok((Arc::new(passed.and(Some(ask))), Some(asking)))
 }

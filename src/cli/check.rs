@@ -134,14 +134,14 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
     let rules = some_rules(config, arguments.rule.as_deref())?;
     let (mut exit, mut all): (Exit, Vec<(RuleName, Finding)>) = (Exit::Done, Vec::new());
     let mut common: HashMap<RuleName, Common> = HashMap::new();
-    let mut away = HashSet::new();
+    let (mut away, names) = (HashSet::new(), config.rule_names());
     for config in &rules {
         // That a database is away has been said of another of its shards.
         if away.contains(&config.which.database) {
             continue;
         }
         let common = common.entry(config.which.name.everywhere()).or_default();
-        let (found, findings, is_away) = examine(config, common, !arguments.no_rehearsal).await;
+        let (found, findings, is_away) = examine(config, &names, common, !arguments.no_rehearsal).await;
         if is_away && config.which.name.shard().is_some() {
             away.insert(config.which.database.clone());
         }
@@ -182,10 +182,10 @@ struct Common {
 }
 
 /// Examines all that a rule needs; says last whether its database can't be used at all.
-async fn examine(config: &Config, common: &Common, rehearsal: bool) -> (Exit, Vec<Finding>, bool) {
+async fn examine(config: &Config, rules: &[RuleName], common: &Common, rehearsal: bool) -> (Exit, Vec<Finding>, bool) {
     let (redis, database, witnesses, asked, doors) = tokio::join!(
         common.redis.get_or_init(|| redis::examine(config)),
-        database::examine(config, rehearsal),
+        database::examine(config, rules, rehearsal),
         witnesses::examine(config),
         common.asked.get_or_init(|| ask::examine(config)),
         doors::examine(config)

@@ -11,7 +11,7 @@ use crate::{
         left_out::LeftOut,
         output, print, some_rules, store_of,
     },
-    config::Config,
+    config::{Config, RuleName},
     order::Printable,
     outbox::{Address, Backlog, Event, EventQuery, Letter, Place, PutBack, Recorded},
     store::{Outbox, Store},
@@ -63,6 +63,12 @@ enum Command {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+    /// Forget the orders that a rule has given up that is not in the configuration any more.
+    Forget {
+        /// The name of the rule.
+        #[arg(value_name = "RULE")]
+        name: String,
+    },
 }
 
 pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments) -> CommandResult {
@@ -73,6 +79,7 @@ pub(super) async fn run(config: &Config, Arguments { rule, command }: Arguments)
         Command::Retry { all: true, target, .. } => retry_all(&desks, target.as_deref()).await,
         Command::Retry { ids, all: false, target } => change(&desks, &ids, Change::Retry(target.as_deref())).await,
         Command::Drop { ids } => change(&desks, &ids, Change::Drop).await,
+        Command::Forget { name } => forget(config, &desks, &name).await,
     };
     for desk in &desks {
         desk.store.close().await;
@@ -261,6 +268,24 @@ async fn change(desks: &[Desk], ids: &[String], change: Change<'_>) -> CommandRe
         }
     }
     if strangers.is_empty() { Ok(Exit::Done) } else { Err(unknown(&strangers)) }
+}
+
+/// No other command finds them: those are about the rules of the configuration.
+async fn forget(config: &Config, desks: &[Desk], name: &str) -> CommandResult {
+    let nothing = || Failure::new(Exit::Usage, format!("no rule called {} has given up orders here", Printable(&format!("{name:?}"))));
+    let rule: RuleName = name.parse().map_err(|_| nothing())?;
+    if config.rule_names().iter().any(|known| known.as_str() == name) {
+        return Err(Failure::new(Exit::Usage, format!("{rule} is in the configuration; its orders can be put back, or dropped")));
+    }
+    let mut count = 0;
+    for desk in desks.iter().filter(|desk| desk.has_events) {
+        count += desk.outbox().forget_orders_of(&rule).await?;
+    }
+    if count == 0 {
+        return Err(nothing());
+    }
+    print(&format!("{rule}: {count} forgotten"));
+    Ok(Exit::Done)
 }
 
 fn unknown(ids: &[String]) -> Failure {

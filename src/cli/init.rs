@@ -25,7 +25,7 @@ use url::Url;
 
 use crate::{
     cli::{CommandResult, Exit, Failure, check, output::print},
-    config::{Config, DatabaseUrl, KeyPrefix, RedisUrl, Span, load_text},
+    config::{Config, DatabaseUrl, INIT_FILE, KeyPrefix, RedisUrl, Span, load_text},
     order::{OrderId, Row},
     store::{self, Settings, Store, Survey, grants},
 };
@@ -37,9 +37,6 @@ use snippet::Language;
 
 /// How long each read may take.
 const READ: Duration = Duration::from_secs(3);
-
-/// The file that is written unless another is named.
-const FILE: &str = "order-closer.toml";
 
 const DATABASE: &str = "ORDER_CLOSER_DATABASE__URL";
 const REDIS: &str = "ORDER_CLOSER_REDIS__URL";
@@ -98,7 +95,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandResult {
-    let file = file.unwrap_or_else(|| FILE.into());
+    let file = file.unwrap_or_else(|| INIT_FILE.into());
     let asker = Asker::new();
     let replace = may_replace(&asker, &arguments, &file)?;
     let servers = servers(&asker, &arguments)?;
@@ -131,8 +128,13 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
         ));
         print(code);
     }
-    print(&format!("\norder-closer --config {} check", file.display()));
-    check::run(&config, &check::Arguments::without_rehearsal()).await
+    let program = format!("order-closer --config {}", file.display());
+    print(&format!("\n{program} check"));
+    let exit = check::run(&config, &check::Arguments::without_rehearsal()).await?;
+    print(&format!(
+        "\nWhen nothing is left to mend, see what it would close, and let it:\n\n{program} run --shadow --for 1h\n{program} run"
+    ));
+    Ok(exit)
 }
 
 /// Whether a file that is there is to be replaced.
@@ -191,7 +193,7 @@ fn ask_database(asker: &Asker) -> Result<String, Failure> {
 /// What is in effect before there is a file: the environment, and these servers.
 fn base(servers: &Servers) -> Result<Config, Failure> {
     let wrong = |message: String| Failure::new(Exit::Usage, message);
-    let mut config = load_text(Path::new(FILE), None).map_err(|message| Failure::new(Exit::Configuration, message))?.config;
+    let mut config = load_text(Path::new(INIT_FILE), None).map_err(|message| Failure::new(Exit::Configuration, message))?.config;
     config.database.url = DatabaseUrl::try_from(servers.database.url.clone()).map_err(|what| wrong(format!("--database-url: {what}")))?;
     config.redis.url = RedisUrl::try_from(servers.redis.url.clone()).map_err(|what| wrong(format!("--redis-url: {what}")))?;
     Ok(config)
@@ -338,7 +340,7 @@ async fn refine(asker: &Asker, mapping: &mut Mapping, base: &Config, servers: &S
         mapping.time_zone = Some(asker.text(&question, valid)?).filter(|zone| !zone.is_empty());
         if mapping.time_zone.is_none() && !is_shown {
             print(&format!(
-                "Neither keys nor rows show in which zone {} is written; it is read in {read_in}, the server's own. If the application \
+                "Neither keys nor rows show in which zone {} is written; it is read in {read_in}. If the application \
                  writes another, orders close by so many hours too early: --time-zone.",
                 mapping.deadline.name
             ));
@@ -349,7 +351,7 @@ async fn refine(asker: &Asker, mapping: &mut Mapping, base: &Config, servers: &S
 
 /// The newest orders by the mapping as it is known so far.
 async fn rows(mapping: &Mapping, base: &Config, servers: &Servers) -> Result<(Arc<dyn Store>, Vec<Row>), Failure> {
-    let config = configured(Path::new(FILE), &file::of_table(mapping, servers), base)?;
+    let config = configured(Path::new(INIT_FILE), &file::of_table(mapping, servers), base)?;
     let store = open(&config).await?;
     let ids: Vec<OrderId> = mapping.newest.iter().map(|id| OrderId::from_database(id)).collect();
     let rows = store.look(&ids).await?;
@@ -388,7 +390,7 @@ async fn to_do(config: &Config, store: &dyn Store) {
     }
     let statements = grants(config, config.database.url.database().as_deref()).statements;
     if !statements.is_empty() {
-        print("\nWhat a user of the daemon's own needs (docs/database.md has more for events):\n");
+        print("\nWhat the daemon's own user needs, once it is created (docs/database.md has how, and more for events):\n");
         statements.iter().for_each(|statement| print(statement));
     }
 }

@@ -5,9 +5,14 @@ use std::{
     sync::{Arc, mpsc},
 };
 
+use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{CommandResult, Exit, Failure, logs, output::print, runtime};
+use super::{
+    CommandResult, Exit, Failure, logs,
+    output::{is_read, print},
+    runtime,
+};
 use crate::{
     app::{self, Reread},
     config::{ColumnName, Loaded, Span, load},
@@ -47,11 +52,20 @@ impl Arguments {
             return None;
         }
         let (lines, printed) = mpsc::channel::<Option<String>>();
-        let thread = std::thread::spawn(move || printed.iter().map_while(|line| line).for_each(|line| print(&line)));
+        let unread = CancellationToken::new();
+        let is_unread = unread.clone();
+        let thread = std::thread::spawn(move || {
+            for line in printed.iter().map_while(|line| line) {
+                print(&line);
+                if !is_read() {
+                    is_unread.cancel();
+                }
+            }
+        });
         let printer = Printer { lines: lines.clone(), thread };
         // Nobody is there to print it after the end.
         let report = Report::new(self.json, Arc::new(move |line| lines.send(Some(line)).unwrap_or_default()));
-        Some((Plan { length: self.length.map(Span::get), changed_at: self.changed_at.clone(), report }, printer))
+        Some((Plan { length: self.length.map(Span::get), changed_at: self.changed_at.clone(), report, unread }, printer))
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     sync::{Mutex as Turn, Notify},
     time::Instant,
@@ -20,8 +21,12 @@ use crate::{
     watchdog,
 };
 
-/// The pause between two probes: what falls due when the database is back is late by no more than that.
+/// The pause between two probes, where they end at once.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long after another a probe begins that hangs, as all do where the way is lost: the first that begins when it is there again
+/// says so, however long the others still wait.
+const NEXT: Duration = Duration::from_millis(200);
 
 /// Whether the database can be used, as far as is known.
 #[derive(Debug)]
@@ -64,12 +69,7 @@ impl Outage {
             biased;
             () = watchdog::waiting(over) => {}
             _turn = self.prober.lock() => {
-                tokio::time::sleep(PAUSE).await;
-                while let Err(fault) = self.store.reach().await {
-                    self.begin(orders, &fault);
-                    watchdog::turned();
-                    tokio::time::sleep(PAUSE).await;
-                }
+                until_answered(|| self.store.reach(), |fault| self.begin(orders, &fault)).await;
                 self.over.notify_waiters();
             }
         }
@@ -121,5 +121,63 @@ impl Outage {
                 None => tokio::time::sleep(PAUSE).await,
             }
         }
+    }
+}
+
+/// Probes until one ends well; says how others fail.
+async fn until_answered<P: Future<Output = Result<(), StoreError>>>(probe: impl Fn() -> P, failed: impl Fn(StoreError)) {
+    let mut probes = FuturesUnordered::new();
+    let mut next = Instant::now() + PAUSE;
+    loop {
+        tokio::select! {
+            biased;
+            Some(ended) = probes.next() => match ended {
+                Ok(()) => return,
+                Err(fault) => {
+                    failed(fault);
+                    watchdog::turned();
+                    if probes.is_empty() {
+                        next = next.min(Instant::now() + PAUSE);
+                    }
+                }
+            },
+            () = tokio::time::sleep_until(next) => {
+                probes.push(probe());
+                next = Instant::now() + NEXT;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A probe that begins before the way is there again hangs for a second.
+    #[tokio::test(start_paused = true)]
+    async fn the_way_is_found_soon_after_it_is_there_again() {
+        for lost_for in [1_000, 1_050, 1_100, 1_500, 7_777, 8_000].map(Duration::from_millis) {
+            let (back, begun) = (Instant::now() + lost_for, std::cell::Cell::new(0));
+            let probe = || async {
+                begun.set(begun.get() + 1);
+                if Instant::now() >= back {
+                    return Ok(());
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                Err(StoreError::Unavailable("no answer".into()))
+            };
+            until_answered(probe, |_| {}).await;
+            assert!(Instant::now() - back <= NEXT, "{:?} after {lost_for:?}", Instant::now() - back);
+            assert!(begun.get() <= lost_for.as_millis() / 100 + 1, "{} probes in {lost_for:?}", begun.get());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_at_once_is_tried_again_after_a_pause() {
+        let (began, failures) = (Instant::now(), std::cell::Cell::new(0));
+        let probe =
+            || async { if began.elapsed() >= Duration::from_secs(1) { Ok(()) } else { Err(StoreError::Unavailable("refused".into())) } };
+        until_answered(probe, |_| failures.set(failures.get() + 1)).await;
+        assert_eq!((failures.get(), began.elapsed()), (9, Duration::from_secs(1)));
     }
 }

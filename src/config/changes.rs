@@ -8,6 +8,10 @@ use super::{Loaded, rules, secret};
 
 /// The settings that a running daemon takes over, each with all that stands below it.
 pub const LIVE: &[&str] = &[
+    "close.ask.ca_file",
+    "close.ask.secret_files",
+    "close.ask.secrets",
+    "close.ask.url",
     "close.retry",
     "events.retry",
     "events.stream",

@@ -21,6 +21,9 @@ use super::{
 /// The file that is read when none is named and it exists.
 pub const DEFAULT_FILE: &str = "/etc/order-closer/order-closer.toml";
 
+/// The file that `init` writes where it is run.
+pub const INIT_FILE: &str = "order-closer.toml";
+
 /// The configuration, and where each value came from.
 pub struct Loaded {
     /// The settings.
@@ -170,9 +173,14 @@ impl Loaded {
         if self.has_file || Variables::name_any_of(&["orders", "rules"]) {
             return Ok(());
         }
+        let here = if Path::new(INIT_FILE).is_file() {
+            format!("; {INIT_FILE} of this folder is read with --config {INIT_FILE}")
+        } else {
+            String::new()
+        };
         Err(format!(
             "no orders table was named: there is neither a configuration file nor a variable ORDER_CLOSER_ORDERS__...; write {DEFAULT_FILE} \
-             (--config FILE and ORDER_CLOSER_CONFIG name another), or set ORDER_CLOSER_ORDERS__TABLE"
+             (--config FILE and ORDER_CLOSER_CONFIG name another), or set ORDER_CLOSER_ORDERS__TABLE{here}"
         ))
     }
 

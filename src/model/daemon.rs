@@ -171,6 +171,8 @@ impl Daemon {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),
             witness,
+            peers: Arc::clone(&peers),
+            few: world.plan.few,
             upcoming,
             settings: settings.clone(),
             passes: Arc::clone(&passes),

@@ -86,7 +86,11 @@ impl Keys for Redis {
         }
         let now = self.world.redis_now();
         let order = |key: &String| key.strip_prefix("order_").and_then(number);
-        let keys = keys.iter().map(|key| order(key).map_or(Expiry::NoKey, |order| self.world.notice(order))).collect();
+        let expiry = |order| {
+            *self.world.state().asked.entry(order).or_default() += 1;
+            self.world.notice(order)
+        };
+        let keys = keys.iter().map(|key| order(key).map_or(Expiry::NoKey, expiry)).collect();
         self.node.back(&self.world).await;
         Ok(Expiries { now, keys })
     }
@@ -103,6 +107,7 @@ impl Touch for Redis {
         if !self.trip(limit).await {
             return Err(RedisError::Unreachable(Said { reason: "no answer".into(), fix: String::new() }));
         }
+        self.world.state().touches += 1;
         let orders = keys.iter().filter_map(|key| key.strip_prefix("order_").and_then(number));
         let there = orders.filter(|order| self.world.notice(*order) != Expiry::NoKey).count();
         self.node.back(&self.world).await;

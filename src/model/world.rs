@@ -78,6 +78,9 @@ pub(super) struct State {
     pub(super) paused: Vec<(i64, i64)>,
     /// When keys expire, by Redis' clock.
     pub(super) keys: BTreeMap<u32, i64>,
+    /// How often it was asked when each of them expires, and how often keys were touched.
+    pub(super) asked: BTreeMap<u32, u32>,
+    pub(super) touches: u32,
     pub(super) redis_away: bool,
     /// How often it was emptied.
     pub(super) life: u32,

@@ -1,8 +1,8 @@
 //! A circuit breaker for each target: how many deliveries may begin now.
 //!
 //! ```text
-//!            8 failures in a row, and no success for 2 s
-//!   closed ───────────────────────────────────────────────> open: three events at a time, after pauses of 0.1 to 1 s
+//!     8 or more failures in a row, and no success for 2 s
+//!   closed ───────────────────────────────────────────────> open: eight events at a time, after pauses of 0.1 to 1 s
 //!     ^  <───────────────── any success ────────────────────  │ ^
 //!     │                                                       │ │ the rest is over
 //!     └── (somebody resumes it) ── gone <── 410 ──┐           v │
@@ -10,21 +10,30 @@
 //! ```
 //!
 //! It opens by time, not by the number of failures alone: where some events fail whatever happens, the others still
-//! pass. A rest that the target has asked for ends by time alone.
+//! pass. Where most of them do, eight in a row are nothing new: then it opens after as many as would be improbable by what the
+//! target has taken lately. A rest that the target has asked for ends by time alone.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many failures in a row, over such a time without a success, are the target's and not the events'.
+/// So many failures in a row, over such a time without a success, are the target's and not the events', where it took all before.
 const TROUBLE: u32 = 8;
 const SILENCE: Duration = Duration::from_secs(2);
+
+/// Where it took only a part of them: as many as come in a row by chance once in e^7, some thousand, times.
+const IMPROBABLE: f64 = 7.0;
+
+/// About so many deliveries are what it has taken, or not, lately; and a smaller part is not believed.
+const LATELY: f64 = 32.0;
+const LEAST: f64 = 0.01;
 
 /// The first and the longest pause between two questions whether the target is well again.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
-/// How many events are asked with at a time: the latest, the oldest, and one that has failed before.
-const QUESTIONS: usize = 3;
+/// How many events are asked with at a time: the latest, the oldest, and one that has failed before. Of many that fail one that
+/// passes is soon among them.
+const QUESTIONS: usize = 8;
 
 /// Lets deliveries to one target through, or not.
 #[derive(Debug, Default)]
@@ -32,6 +41,9 @@ pub(super) struct Breaker {
     /// Failures since the last success, and when the first of them was.
     failures: u32,
     failing_since: Option<Instant>,
+    /// Which part of what was delivered lately it has not taken; and the same before the first of these failures.
+    refuses: f64,
+    refused: f64,
     /// Since when it is open.
     open_since: Option<Instant>,
     /// When the next question may be asked while it is open, and how long to wait after that.
@@ -79,6 +91,7 @@ impl Breaker {
 
     pub(super) fn succeeded(&mut self, now: Instant) -> Recovery {
         (self.failures, self.failing_since) = (0, None);
+        self.refuses -= self.refuses / LATELY;
         // What was on its way when it asked for a rest says nothing new.
         if self.is_resting(now) {
             return Recovery::None;
@@ -87,11 +100,19 @@ impl Breaker {
         self.open_since.take().map_or(Recovery::None, |since| Recovery::From(now - since))
     }
 
-    /// Whether that opens it.
-    pub(super) fn failed(&mut self, now: Instant) -> bool {
+    /// Whether that opens it. A target that is away (`away`) refuses no event.
+    pub(super) fn failed(&mut self, now: Instant, away: bool) -> bool {
+        if self.failures == 0 {
+            self.refused = self.refuses;
+        }
         self.failures = self.failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
-        let opens = !self.is_open() && self.failures >= TROUBLE && now - since >= SILENCE;
+        let mut enough = f64::from(TROUBLE);
+        if !away {
+            self.refuses += (1.0 - self.refuses) / LATELY;
+            enough = enough.max(IMPROBABLE / (1.0 - self.refused).max(LEAST));
+        }
+        let opens = !self.is_open() && f64::from(self.failures) >= enough && now - since >= SILENCE;
         if opens {
             self.open(now, now + PAUSES.0);
         }
@@ -148,9 +169,9 @@ mod tests {
     fn open(now: Instant) -> Breaker {
         let mut breaker = Breaker::default();
         for failure in 0..20 {
-            assert!(!breaker.failed(now - SILENCE + Duration::from_millis(failure)));
+            assert!(!breaker.failed(now - SILENCE + Duration::from_millis(failure), false));
         }
-        assert!(breaker.failed(now));
+        assert!(breaker.failed(now, false));
         breaker
     }
 
@@ -159,10 +180,40 @@ mod tests {
         let (mut breaker, start) = (Breaker::default(), Instant::now());
         for second in 0..60 {
             let now = start + Duration::from_secs(second);
-            (0..100).for_each(|_| assert!(!breaker.failed(now)));
+            (0..100).for_each(|_| assert!(!breaker.failed(now, false)));
             assert_eq!((breaker.room(now, 8, 0), breaker.succeeded(now)), (8, Recovery::None));
         }
-        (0..100).for_each(|_| assert!(!breaker.failed(start + Duration::from_mins(2))));
+        (0..100).for_each(|_| assert!(!breaker.failed(start + Duration::from_mins(2), false)));
+    }
+
+    /// Ten events a second, of which one in ten passes, and not in turn.
+    #[test]
+    fn where_most_events_fail_a_pause_between_those_that_pass_is_nothing_new() {
+        let (mut breaker, mut now) = (Breaker::default(), Instant::now());
+        for round in 0..20 {
+            let opened = (0..27).filter(|_| {
+                now += Duration::from_millis(100);
+                breaker.failed(now, false)
+            });
+            assert!(opened.count() == 0 || round < 4, "in round {round}");
+            for _ in 0..3 {
+                breaker.succeeded(now);
+            }
+        }
+        // That it takes nothing at all any more is found out all the same, and soon where it is away.
+        let failures = |breaker: &mut Breaker, away| {
+            let (mut now, mut failures) = (now, 1);
+            while !breaker.failed(now, away) {
+                (now, failures) = (now + Duration::from_millis(100), failures + 1);
+            }
+            breaker.succeeded(now);
+            failures
+        };
+        assert!((21..200).contains(&failures(&mut breaker, false)));
+        assert_eq!(failures(&mut breaker, true), 21);
+        // And what has taken all for a while is known for that.
+        (0..200).for_each(|_| assert_eq!(breaker.succeeded(now), Recovery::None));
+        assert_eq!(failures(&mut breaker, false), 21);
     }
 
     #[test]
@@ -175,7 +226,7 @@ mod tests {
             let next = breaker.next_room(now).unwrap_or(now);
             assert_eq!(next - now, Duration::from_millis(pause));
             now = next;
-            assert_eq!((breaker.room(now, 8, 0), breaker.room(now, 8, 7), breaker.room(now, 8, 8)), (3, 1, 0), "while others hang, too");
+            assert_eq!((breaker.room(now, 12, 0), breaker.room(now, 8, 7), breaker.room(now, 8, 8)), (8, 1, 0), "while others hang, too");
             breaker.begun(now);
         }
         assert_eq!(breaker.succeeded(now), Recovery::From(now - start));
@@ -190,9 +241,9 @@ mod tests {
         assert!(!breaker.rest(now, Duration::from_secs(1)));
         let end = now + Duration::from_mins(1);
         assert_eq!((breaker.room(end - Duration::from_millis(1), 8, 0), breaker.next_room(now)), (0, Some(end)));
-        assert_eq!(breaker.room(end, 8, 0), 3);
+        assert_eq!(breaker.room(end, 12, 0), 8);
         assert_eq!(breaker.succeeded(end), Recovery::From(Duration::from_mins(1)));
-        assert_eq!(breaker.room(end, 8, 0), 8);
+        assert_eq!(breaker.room(end, 12, 0), 12);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::{Result, audit::uuid};
 use crate::{
+    config::RuleName,
     order::OrderId,
     store::{Fields, Link, Outbox, Value, Words, finish, listed},
 };
@@ -200,6 +201,28 @@ impl Outbox {
             count += fields.integer()?.unsigned_abs();
         }
         Ok(count)
+    }
+
+    /// How many orders each rule has given up that is none of these, dropped ones not among them. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub async fn given_up_by_others(&self, rules: &[RuleName]) -> Result<Vec<(String, u64)>> {
+        if !self.has_rules() {
+            return Ok(Vec::new());
+        }
+        let words = &self.words;
+        // A rule's name has neither quotes nor backslashes.
+        let rules: Vec<String> = rules.iter().map(|rule| format!("'{rule}'")).collect();
+        // Out: rules, each with the number of its dead orders. Locks nothing.
+        let counts = words.statement(&format!(
+            "SELECT rule, COUNT(*) FROM {} WHERE {} AND rule NOT IN ({}) AND dropped = 0 GROUP BY rule ORDER BY rule",
+            words.dead_letters(),
+            words.ours(""),
+            rules.join(", ")
+        ));
+        let count = |mut fields: Fields| Ok((fields.text()?, fields.integer()?.unsigned_abs()));
+        self.backend.read().await?.fetch(&counts, &[]).await?.into_iter().map(count).collect()
     }
 
     /// One page of the orders that are dead letters, dropped ones among them, by their ids; the next begins after the

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::{Address, Backlog, DeadLetter, Death, Result};
 use crate::{
+    config::RuleName,
     order::{IdKind, OrderId, rfc3339},
     store::Outbox,
 };
@@ -97,5 +98,21 @@ impl Outbox {
         let mut left = self.strangers(named).await?;
         left.retain(|left| left.dead > 0 && target.is_none_or(|target| target == left.target));
         Ok(PutBack { count, left })
+    }
+
+    /// Forgets, piece by piece, the orders that a rule has given up, dropped ones among them; returns how many.
+    ///
+    /// # Errors
+    /// As the database says, sorted; what was forgotten before stays so.
+    pub async fn forget_orders_of(&self, rule: &RuleName) -> Result<u64> {
+        let (outbox, mut count) = (self.of_another_rule(rule), 0);
+        loop {
+            let piece = outbox.dead_orders(None, PIECE).await?;
+            outbox.forget_dead_orders(&piece).await?;
+            count += piece.len() as u64;
+            if piece.len() < PIECE as usize {
+                return Ok(count);
+            }
+        }
     }
 }

@@ -162,7 +162,8 @@ impl Relay {
             // Where there is room for one only, each of them in turn.
             hand.turn = !hand.turn;
             let first = if room > 1 || hand.turn { Pick::Newest } else { Pick::Again };
-            return vec![want(first, 1), want(Pick::Oldest, 2.min(room)), want(Pick::Again, room)];
+            let newest = room.saturating_sub(2).max(1);
+            return vec![want(first, newest), want(Pick::Oldest, room.min(newest + 1)), want(Pick::Again, room)];
         }
         hand.turn = hand.breaker.is_failing() && !hand.turn;
         let new = want(if hand.turn { Pick::Newest } else { Pick::Oldest }, room);

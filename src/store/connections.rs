@@ -6,7 +6,8 @@
 //!
 //! A connection is proved writable by the beginning of its transaction, in the same trip. After a failover the pool's
 //! connections may lead to a server that still answers and takes no writes: each such one is closed, and the next tried,
-//! down to a new one, whose answer counts.
+//! down to a new one, whose answer counts. After a time without any answer no connection of before is used again: a router
+//! may have forgotten it, and each would have to be waited for.
 
 mod pools;
 
@@ -84,6 +85,8 @@ pub(super) struct Connections<D: Dialect> {
     /// How many connections for closing have been made.
     made: Arc<AtomicU64>,
     refused: Arc<AtomicBool>,
+    /// Whether the database did not answer at all when a connection was made last.
+    lost: Arc<AtomicBool>,
 }
 
 impl<D: Dialect> fmt::Debug for Connections<D> {
@@ -130,6 +133,7 @@ impl<D: Dialect> Connections<D> {
             acquire,
             made,
             refused: Arc::default(),
+            lost: Arc::default(),
         }
     }
 
@@ -148,6 +152,7 @@ impl<D: Dialect> Connections<D> {
             acquire: self.acquire,
             made: Arc::clone(&self.made),
             refused: Arc::clone(&self.refused),
+            lost: Arc::clone(&self.lost),
         }
     }
 
@@ -193,9 +198,9 @@ impl<D: Dialect> Connections<D> {
     async fn session(&self, pooled: &Pooled<D>, timeout: Duration) -> Result<Session<D>, StoreError> {
         loop {
             let (turn, pool) = pooled.now();
-            // Whoever waits for a host whose turn is over waits for the next one.
+            // Whoever waits for a host whose turn is over waits for the next one; likewise for connections to the same one.
             match turn.over.run_until_cancelled(Self::acquire(&pool)).await {
-                Some(Err(sqlx::Error::PoolClosed)) if turn.over.is_cancelled() => {}
+                Some(Err(sqlx::Error::PoolClosed)) if !pooled.pool().is_closed() => {}
                 Some(taken) => return Ok(Session::new(taken.map_err(sorted::<D>)?, timeout, &self.refused).in_turn(&turn)),
                 None => {}
             }
@@ -327,8 +332,13 @@ impl<D: Dialect> Connections<D> {
         };
         let limit = self.timeout.min(REACH);
         let Ok(answer) = tokio::time::timeout(limit, attempt).await else {
+            self.lost.store(true, Ordering::Relaxed);
             return Err(self.told(StoreError::Unavailable(no_answer(limit))));
         };
+        // A file has no way to it, and one writer, who is not to have another beside him.
+        if answer.is_ok() && self.lost.swap(false, Ordering::Relaxed) && self.writer.is_none() {
+            self.hosts.found_again();
+        }
         let proof = match answer.map_err(sorted::<D>) {
             Ok(rows) => proved::<D>(&rows),
             // Whoever holds it shows that it can be written.

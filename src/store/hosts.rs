@@ -12,7 +12,10 @@ mod choice;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -113,6 +116,8 @@ pub(super) struct Hosts<D: Dialect> {
     all: Vec<Host<D>>,
     seen: Mutex<Seen>,
     connect: Duration,
+    /// How often the way to the database was found again after it was lost.
+    found: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -153,7 +158,7 @@ impl<D: Dialect> Hosts<D> {
         let turn = Turn { number: 0, host: 0, over: CancellationToken::new() };
         let seen = Seen { turn, standings: vec![Standing::Unknown; all.len()], latest: None, disputed: false };
         let connect = url.connect_timeout().unwrap_or(CONNECT).min(settings.acquire_timeout());
-        let hosts = Arc::new(Self { all, seen: Mutex::new(seen), connect });
+        let hosts = Arc::new(Self { all, seen: Mutex::new(seen), connect, found: AtomicU64::new(0) });
         if hosts.are_several() {
             hosts.look_for_primary().await;
             hosts.none_takes_writes()?;
@@ -164,6 +169,16 @@ impl<D: Dialect> Hosts<D> {
     /// Whether there is any choice.
     pub(super) fn are_several(&self) -> bool {
         self.all.len() > 1
+    }
+
+    /// The way to the database was lost, and is there again: connections of before may never hear anything any more.
+    pub(super) fn found_again(&self) {
+        self.found.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often that was so.
+    pub(super) fn found(&self) -> u64 {
+        self.found.load(Ordering::Acquire)
     }
 
     /// The turn of the host in use.

@@ -216,6 +216,12 @@ impl Outbox {
         &self.rule
     }
 
+    /// The same tables, for the orders and dead letters of another rule.
+    #[must_use]
+    pub fn of_another_rule(&self, rule: &RuleName) -> Self {
+        Self { rule: rule.clone(), ..self.clone() }
+    }
+
     /// The condition that a dead letter of a table with this alias is one of our orders.
     pub(crate) fn ours_by_rule(&self, row: &str) -> String {
         format!("{}{}", self.words.ours(row), of_rule(&self.rule, self.version, row))

@@ -43,17 +43,18 @@ impl Paging {
         })
     }
 
-    /// Takes the rows of the last [`Read`], each with its deadline column's own text.
-    pub(super) fn add(&mut self, rows: Vec<(Row, String)>) {
+    /// Takes the rows of the last [`Read`], and the deadline column's own text of the last of them.
+    pub(super) fn add(&mut self, rows: Vec<Row>, last: Option<String>) {
         self.page.reads += 1;
         let missing = self.limit - self.page.rows.len();
         if rows.len() < missing {
             self.status += 1;
             self.after = None;
         } else {
-            self.after = rows.last().map(|(row, deadline)| Cursor { status: self.status, deadline: deadline.clone(), id: row.id.clone() });
+            let cursor = |(row, deadline): (&Row, String)| Cursor { status: self.status, deadline, id: row.id.clone() };
+            self.after = rows.last().zip(last).map(cursor);
         }
-        self.page.rows.extend(rows.into_iter().map(|(row, _)| row));
+        self.page.rows.extend(rows);
     }
 
     pub(super) fn finish(mut self) -> Page {

@@ -79,6 +79,13 @@ pub enum ColumnKind {
     Enumeration(Vec<String>),
     /// UUIDs.
     Uuid,
+    /// Bytes.
+    Bytes {
+        /// How many there can be.
+        length: usize,
+        /// Whether there are always that many.
+        fixed: bool,
+    },
     /// A moment, or local time without a zone.
     Time {
         /// Whether it is a moment.
@@ -103,6 +110,10 @@ pub(super) struct SurveyWords {
     pub(super) quote: char,
     /// The type to which a value is cast to be read.
     pub(super) text: &'static str,
+    /// A column of bytes, by its quoted name, as the text of a status, where the dialect has such columns.
+    pub(super) status_of_bytes: fn(&str) -> String,
+    /// The same as the text of an id.
+    pub(super) id_of_bytes: fn(&str) -> String,
     /// What a column of this type can hold: the type's name, as declared, labels.
     pub(super) kind: fn(&str, &str, Vec<String>) -> ColumnKind,
 }
@@ -179,8 +190,8 @@ impl Survey {
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn counts(&self, table: &SurveyedTable, column: &str) -> Result<Vec<(Option<String>, u64)>, StoreError> {
-        let newest = self.newest_of(table, &format!("{} AS v", self.value(column)), COUNTED);
+    pub async fn counts(&self, table: &SurveyedTable, column: &SurveyedColumn) -> Result<Vec<(Option<String>, u64)>, StoreError> {
+        let newest = self.newest_of(table, &format!("{} AS v", self.value(column, self.words.status_of_bytes)), COUNTED);
         let count = format!("CAST(count(*) AS {})", self.words.text);
         // In: a table and a column. Out: values, as text, and how often each stands there. Locks nothing.
         let select = format!("SELECT newest.v, {count} FROM ({newest}) AS newest GROUP BY newest.v ORDER BY count(*) DESC, 1 LIMIT 30");
@@ -192,8 +203,8 @@ impl Survey {
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn newest(&self, table: &SurveyedTable, columns: &[&str], limit: u32) -> Result<Texts, StoreError> {
-        let values: Vec<String> = columns.iter().map(|column| self.value(column)).collect();
+    pub async fn newest(&self, table: &SurveyedTable, columns: &[&SurveyedColumn], limit: u32) -> Result<Texts, StoreError> {
+        let values: Vec<String> = columns.iter().map(|column| self.value(column, self.words.id_of_bytes)).collect();
         self.reader.read(self.newest_of(table, &values.join(", "), limit), columns.len()).await
     }
 
@@ -202,8 +213,10 @@ impl Survey {
         self.reader.close().await;
     }
 
-    fn value(&self, column: &str) -> String {
-        format!("CAST({} AS {})", self.quoted(column), self.words.text)
+    fn value(&self, column: &SurveyedColumn, of_bytes: fn(&str) -> String) -> String {
+        let name = self.quoted(&column.name);
+        let value = if matches!(column.kind, ColumnKind::Bytes { .. }) { of_bytes(&name) } else { name };
+        format!("CAST({value} AS {})", self.words.text)
     }
 
     fn quoted(&self, name: &str) -> String {

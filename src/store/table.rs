@@ -20,7 +20,7 @@ use crate::{
         Outbox, Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted, text},
-        driver::{Columns, Value},
+        driver::{Columns, Driver, Value},
         halt::Halt,
         hosts::Hosts,
         own::{OwnTables, Recorder},
@@ -32,6 +32,9 @@ use crate::{
     },
 };
 use transaction::{Open, asked, fetch, number, peek, rows};
+
+/// Where the deadline's own text stands, after the columns of an order.
+const PLACE: usize = 4;
 
 /// The fact that is the server's own zone.
 const ZONE: &str = "time zone";
@@ -302,11 +305,9 @@ impl<D: Dialect> Store for Table<D> {
                     }
                 }
             };
-            let row = |row| {
-                let mut columns = Columns::<D::Driver>::of(row);
-                Ok((order_row(&mut columns, false)?, columns.text()?))
-            };
-            paging.add(rows.iter().map(row).collect::<Result<_, _>>().map_err(sorted::<D>)?);
+            let row = |row| order_row(&mut Columns::<D::Driver>::of(row), false);
+            let last = rows.last().map_or(Ok(None), |row| D::Driver::text(row, PLACE)).map_err(sorted::<D>)?;
+            paging.add(rows.iter().map(row).collect::<Result<_, _>>().map_err(sorted::<D>)?, last);
         }
         Ok(Page { asked, ..paging.finish() })
     }

@@ -2,7 +2,7 @@
 //! until then. What can't be registered for what it is goes to a stream beside it, with the reason: nothing is lost, and nothing in
 //! the way of the next.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -11,6 +11,8 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Registrar, Reminder},
+    config::Live,
+    metric,
     outbox::{Due, NewTimer},
     redis::{Commands, GONE, Group, RedisError, StreamEntry},
     store::StoreError,
@@ -46,6 +48,8 @@ pub struct Intake {
     pub key: String,
     /// Who registers timers.
     pub registrar: Registrar,
+    /// Who can be told.
+    pub targets: Live<Arc<[String]>>,
     /// When to stop.
     pub stop: CancellationToken,
 }
@@ -63,6 +67,12 @@ struct Reading {
 }
 
 impl Intake {
+    /// Where what can't be registered goes.
+    #[must_use]
+    pub fn aside(key: &str) -> String {
+        format!("{key}:rejected")
+    }
+
     /// Takes entries until it is told to stop.
     pub async fn run(self) {
         let consumer = gethostname::gethostname().to_string_lossy().into_owned();
@@ -121,10 +131,10 @@ impl Intake {
     }
 
     async fn register(&self, group: &Group, entries: Vec<Entry>, refused: &mut Reminder) -> Result<(), RedisError> {
-        let oldest = self.registrar.sweep.get().oldest.get();
+        let (targets, oldest) = (self.targets.get(), self.registrar.sweep.get().oldest.get());
         let (mut ids, mut timers, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries {
-            match timer(&entry, oldest) {
+            match timer(&entry, &targets, oldest) {
                 Ok(timer) => {
                     timers.push(timer);
                     ids.push(entry);
@@ -177,6 +187,7 @@ impl Intake {
             let error = match self.registrar.register(timers).await {
                 Ok(registered) => {
                     debug!(timers = registered.len(), stream = self.key, "timers registered");
+                    metric::TIMER_ENTRIES.add(registered.len() as u64, &["registered"]);
                     return Some(Ok(()));
                 }
                 Err(StoreError::Rejected(reason)) => return Some(Err(reason)),
@@ -191,11 +202,12 @@ impl Intake {
 
     /// Moves an entry aside.
     async fn reject(&self, group: &Group, Entry { id, fields }: Entry, reason: String) -> Result<(), RedisError> {
-        let aside = format!("{}:rejected", self.key);
+        let aside = Self::aside(&self.key);
         error!(stream = self.key, entry = id, reason, aside, "an entry is no timer and was moved aside; mend whoever adds such entries");
         let mut kept = vec![("rejected_id", id.clone()), ("rejected_for", reason)];
         kept.extend(fields.iter().map(|(name, value)| (name.as_str(), value.clone())));
         self.commands.append(&aside, REJECTED, kept).await?;
+        metric::TIMER_ENTRIES.add(1, &["rejected"]);
         self.commands.take_off(group, &[id]).await
     }
 }
@@ -225,7 +237,7 @@ impl Entry {
 }
 
 /// The timer that an entry wants. `in` counts from when it was added, so that one that waits is not later for that.
-fn timer(entry: &Entry, oldest: Option<Duration>) -> Result<NewTimer, String> {
+fn timer(entry: &Entry, targets: &[String], oldest: Option<Duration>) -> Result<NewTimer, String> {
     if let Some((name, _)) = entry.fields.iter().find(|(name, _)| !FIELDS.contains(&name.as_str())) {
         return Err(format!("there is no field {name:?}; the fields are {}", FIELDS.join(", ")));
     }
@@ -248,7 +260,7 @@ fn timer(entry: &Entry, oldest: Option<Duration>) -> Result<NewTimer, String> {
         data,
         generation: generation.unwrap_or_default(),
     }
-    .checked(oldest)
+    .checked(targets, oldest)
 }
 
 const FIELDS: [&str; 7] = ["kind", "key", "due", "in", "target", "data", "generation"];

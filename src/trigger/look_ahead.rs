@@ -3,6 +3,9 @@
 //! A small query at a fixed rate: each look reaches twice as far as the time until the next, so that one may fail. It is slowed
 //! only while its query times out again and again, as [`super::rest`] has it. What no look has seen, because it was written too
 //! late or the table could not be read, the sweep finds.
+//!
+//! Of a crowd, the orders of other instances are left to these: nobody asks for their keys here, and the pacer only sees whose they
+//! are when they are due.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +23,7 @@ use crate::{
     trigger::{
         beat::Beat,
         clock::DatabaseClock,
+        membership::Membership,
         pacer::Upcoming,
         pages::{PageRead, Pages},
         passes::{Pass, Passes},
@@ -36,6 +40,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// A look that takes long makes the next reach further, but no further than this: more rows are more pages.
 const FURTHEST: Duration = Duration::from_mins(1);
 
+/// Where a page has no more orders than this, those of other instances cost little, and are made ready as if they were ours.
+pub const FEW: usize = 100;
+
 /// Looks ahead until it is told to stop.
 #[derive(Debug)]
 pub struct LookAhead {
@@ -45,6 +52,10 @@ pub struct LookAhead {
     pub inbox: Arc<Inbox>,
     /// Who compares them with their keys before that.
     pub witness: Option<Arc<Witness>>,
+    /// Whose orders are not for us.
+    pub peers: Arc<Membership>,
+    /// Of how many orders all are made ready, whosever they are: [`FEW`].
+    pub few: usize,
     /// Who waits for them to fall due.
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// How far ahead, how many at a time.
@@ -144,14 +155,17 @@ impl LookAhead {
 
     /// All that is seen ahead passes here.
     async fn pass_on(&self, page: PageRead, clock: &DatabaseClock) {
+        let is_crowd = page.rows.len() > self.few;
         let mut upcoming = Vec::with_capacity(page.rows.len());
         for row in page.rows {
             let Some(deadline) = row.deadline else { continue };
             self.inbox.reopen(&row.id, page.asked);
-            upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered) });
+            let is_left = is_crowd && !self.peers.is_ours(&row.id);
+            upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered), is_left });
         }
         if let Some(witness) = &self.witness {
-            witness.foresee(upcoming.iter().map(|order| (order.id.clone(), order.deadline)).collect());
+            let ready = upcoming.iter().filter(|order| !order.is_left);
+            witness.foresee(ready.map(|order| (order.id.clone(), order.deadline)).collect());
         }
         if !upcoming.is_empty() {
             // Fails only when the pacer has stopped, and then so do we.

@@ -9,6 +9,12 @@
 //!   that a key is still there, as one may be for the rest of its last millisecond, has its order offered at once.
 //! - Where no notification can follow, orders are offered at their deadlines: without a subscription, for a second after a
 //!   touch that failed, and while too many touches have no answer yet. A crowd, too, costs less that way.
+//! - Each rule has a pacer of its own, with its wheel: a crowd of one rule takes no other's room on it, and is before no other's
+//!   orders when their time comes. One with nothing on its wheel sleeps until something is put there, and costs nothing.
+//! - Beside other instances, too, each of which a notification would wake. Keys are touched all the same, a little later and
+//!   together, so that Redis announces many at a time.
+//! - An order of another instance that the look-ahead has left to it is looked at once more when it is due: whose it is then.
+//!   Nobody has asked here for the key of one that has become ours, so it is offered as the sweep would offer it.
 
 use std::{
     fmt,
@@ -49,6 +55,15 @@ const GRACE: Duration = Duration::from_millis(20);
 const TOUCH_LIMIT: Duration = Duration::from_millis(300);
 const REST: Duration = Duration::from_secs(1);
 
+/// How long keys wait for others to be touched with them, beside other instances.
+const TOGETHER: Duration = Duration::from_millis(50);
+
+/// So many at the most: Redis stands still while it reads them, and finds the rest by itself.
+const MOST: usize = 1_000;
+
+/// How late an order that has become ours is looked at, at the most: those of all others are no reason to wake more often.
+const STEP_IN: Duration = Duration::from_millis(20);
+
 /// How many touches may be under way.
 const UNDER_WAY: usize = 64;
 
@@ -65,6 +80,8 @@ pub struct Upcoming {
     pub deadline: i64,
     /// The same on this host's steady clock.
     pub at: Instant,
+    /// Whether it is left to another instance: nobody has asked for its key here.
+    pub is_left: bool,
 }
 
 /// Keeps appointments until it is told to stop.
@@ -123,7 +140,8 @@ impl Pacer {
 
     /// Keeps appointments.
     pub async fn run(mut self) {
-        let mut wheel = Wheel::default();
+        let (mut wheel, mut overtaken) = (Wheel::default(), Overtaken::default());
+        let began = Instant::now();
         loop {
             metric::WHEEL.set(wheel.len() as f64, &[self.touch.keys.rule().label()]);
             tokio::select! {
@@ -131,13 +149,18 @@ impl Pacer {
                 biased;
                 () = self.stop.cancelled() => return,
                 ready = wheel.ready() => {
-                    self.act(ready, &mut wheel);
+                    self.act(ready, &mut wheel, &mut overtaken);
                     // The runtime runs whom this has woken next on this very thread: now, not after the whole crowd.
                     tokio::task::yield_now().await;
                 }
+                keys = overtaken.together() => drop(self.touch.send(keys)),
                 Some(orders) = self.upcoming.recv() => {
-                    for Upcoming { id, deadline, at } in orders {
-                        let appointment = self.first_appointment(at, deadline);
+                    for Upcoming { id, deadline, at, is_left } in orders {
+                        let appointment = if is_left {
+                            Appointment { at: next_step_in(began, at), deadline: Some(deadline), step: Step::Inherit }
+                        } else {
+                            self.first_appointment(at, deadline)
+                        };
                         let expected = self.expected.as_ref().map(|expected| (expected, id.clone()));
                         if wheel.insert(id, appointment) && let Some((expected, id)) = expected {
                             expected.add(&id);
@@ -158,8 +181,8 @@ impl Pacer {
         ahead.map_or(touch, |at| Appointment { at, step: Step::Ask, ..touch })
     }
 
-    fn act(&self, ready: Vec<(OrderId, Appointment)>, wheel: &mut Wheel) {
-        let (mut touched, mut asked) = (Vec::new(), Vec::new());
+    fn act(&self, ready: Vec<(OrderId, Appointment)>, wheel: &mut Wheel, overtaken: &mut Overtaken) {
+        let (mut touched, mut asked, mut inherited) = (Vec::new(), Vec::new(), Vec::new());
         for (id, appointment) in ready {
             match appointment.step {
                 Step::Ask => {
@@ -170,8 +193,12 @@ impl Pacer {
                     wheel.insert(id, Appointment { at: at + EXPIRY, step: Step::Touch, ..appointment });
                 }
                 // Its instance does it; and if not, the sweep finds it.
-                Step::Touch if !self.peers.is_ours(&id) => self.forget(&id),
+                Step::Touch | Step::Inherit if !self.peers.is_ours(&id) => self.forget(&id),
                 Step::Touch => touched.push((id, appointment)),
+                Step::Inherit => {
+                    self.forget(&id);
+                    inherited.push((id, appointment.deadline));
+                }
                 Step::Offer(trigger) => {
                     self.forget(&id);
                     self.inbox.offer_due_since([(&id, appointment.deadline)], trigger);
@@ -181,10 +208,14 @@ impl Pacer {
         if let Some(foresight) = self.foresight.as_ref().filter(|_| !asked.is_empty()) {
             foresight.foresee(asked);
         }
+        if !inherited.is_empty() {
+            self.inbox.offer_due_since(inherited.iter().map(|(id, deadline)| (id, *deadline)), Trigger::Sweep);
+        }
         if touched.is_empty() {
             return;
         }
-        if touched.len() <= CROWD && self.touch.send(touched.iter().map(|(id, _)| id.clone()).collect()) {
+        let (is_crowd, is_alone) = (touched.len() > CROWD, self.peers.are_none());
+        if !is_crowd && is_alone && self.touch.send(touched.iter().map(|(id, _)| id.clone()).collect()) {
             let step = Step::Offer(Trigger::Pacer);
             for (id, appointment) in touched {
                 wheel.insert(id, Appointment { at: appointment.at + GRACE, step, ..appointment });
@@ -192,6 +223,9 @@ impl Pacer {
         } else {
             touched.iter().for_each(|(id, _)| self.forget(id));
             self.inbox.offer_due_since(touched.iter().map(|(id, appointment)| (id, appointment.deadline)), Trigger::Pacer);
+            if !is_crowd && !is_alone {
+                overtaken.add(touched.into_iter().map(|(id, _)| id));
+            }
         }
     }
 
@@ -200,6 +234,34 @@ impl Pacer {
         if let Some(expected) = &self.expected {
             expected.forget(id);
         }
+    }
+}
+
+/// When it is looked at whose an order is that is due then: at the same moment for all that fall due meanwhile.
+fn next_step_in(began: Instant, due: Instant) -> Instant {
+    let since = (due + EXPIRY).saturating_duration_since(began).as_micros();
+    began + STEP_IN.saturating_mul(u32::try_from(since.div_ceil(STEP_IN.as_micros())).unwrap_or(u32::MAX))
+}
+
+/// Orders that were offered without a notification, and whose keys have still to be touched.
+#[derive(Debug, Default)]
+struct Overtaken {
+    ids: Vec<OrderId>,
+    at: Option<Instant>,
+}
+
+impl Overtaken {
+    fn add(&mut self, ids: impl Iterator<Item = OrderId>) {
+        self.ids.extend(ids.take(MOST.saturating_sub(self.ids.len())));
+        self.at.get_or_insert_with(|| Instant::now() + TOGETHER);
+    }
+
+    /// Waits until their time has come.
+    async fn together(&mut self) -> Vec<OrderId> {
+        let Some(at) = self.at else { return std::future::pending().await };
+        tokio::time::sleep_until(at).await;
+        self.at = None;
+        std::mem::take(&mut self.ids)
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) enum Step {
     Ask,
     /// Touch its key.
     Touch,
+    /// See whether it has become ours.
+    Inherit,
     /// Offer it to the inbox.
     Offer(Trigger),
 }
@@ -40,10 +42,11 @@ pub(super) struct Appointment {
 
 impl Appointment {
     /// Whether this is news: the look-ahead sees the same deadline again and again, each time a little later or earlier on
-    /// this host's clock.
+    /// this host's clock. It is, too, that an order which was another instance's is ours.
     fn overrides(self, before: Self) -> bool {
         let is_same_step = matches!((self.step, before.step), (Step::Offer(_), Step::Offer(_))) || self.step == before.step;
-        self.deadline != before.deadline || (is_same_step && self.at + SAME < before.at)
+        let has_become_ours = before.step == Step::Inherit && !is_same_step;
+        self.deadline != before.deadline || has_become_ours || (is_same_step && self.at + SAME < before.at)
     }
 }
 

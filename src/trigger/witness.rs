@@ -300,6 +300,10 @@ impl State {
         self.clock = Some((expiries.now, now));
         (self.away_until, self.denied_said) = (None, false);
         let keys: Vec<Option<Key>> = expiries.keys.iter().map(|expiry| key(*expiry, expiries.now, now)).collect();
+        let unknown = keys.iter().filter(|key| key.is_none()).count();
+        if unknown > 0 {
+            debug!(unknown, "a node of Redis does not say when its keys expire; their rows decide alone");
+        }
         let mut disputed = None;
         for ((id, deadline), key) in orders.iter().zip(&keys).filter_map(|(order, key)| Some((order, key.as_ref()?))) {
             let is_new = self.answers.get(id, *deadline).is_none_or(|known| known.key.is_disputed(*deadline) != key.is_disputed(*deadline));

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{
     nemesis::Happened,
-    report::logged_at,
-    scene::Scene,
+    scene::{Lines, Scene},
     service::Account,
     shop::{ARTICLES, article, quantity},
 };
@@ -84,20 +83,25 @@ pub async fn unsettled(scene: &Scene, account: &Account, now: i64) -> usize {
     histories.values().filter(|history| history.is_overdue(now) || is_untold(history)).count()
 }
 
+/// For so long after a daemon has waited in vain for Redis' answer it does not ask, in milliseconds, and a little more; and so much
+/// later than it said so it may be read, on a machine that is busy.
+const UNASKED: i64 = 1_500;
+const READ: i64 = 500;
+
 /// Whose key could be relied on: nothing was wrong with Redis since before it was written, and no daemon has waited in vain for its
 /// answer (at these moments), as on a machine that is busy with other things, too.
 fn excuse(history: &History, happened: &[Happened], unanswered: &[i64]) -> Excuse {
     let from = history.events.first().map_or(0, |(at, _)| *at);
-    let until = history.closures.last().map_or(i64::MAX, |closure| closure.at);
+    let until = history.closures.last().map_or(i64::MAX - READ, |closure| closure.at);
     let keys = happened.iter().any(|fault| fault.concerns_keys() && fault.began <= until && fault.ended + 2_000 >= from);
-    let alone = unanswered.iter().any(|at| (from..=until).contains(at));
+    let alone = unanswered.iter().any(|at| (from - UNASKED..=until + READ).contains(at));
     Excuse::any_lateness(keys || alone)
 }
 
 /// When daemons have said that rows decide alone, since Redis has not answered in time.
-pub fn unanswered(lines: &BTreeMap<usize, Vec<String>>) -> Vec<i64> {
-    let said = lines.values().flatten().filter(|line| line.contains("rows decide alone"));
-    said.filter_map(|line| logged_at(line)).collect()
+pub fn unanswered(lines: &Lines) -> Vec<i64> {
+    let said = lines.values().flatten().filter(|(_, line)| line.contains("rows decide alone"));
+    said.map(|(at, _)| *at).collect()
 }
 
 /// Each order whose history must not be.
@@ -152,9 +156,12 @@ mod tests {
         assert_eq!(found(&[fault(What::RedisFlushed, 1_000, 2_000)]), early, "before it was written");
         assert_eq!(found(&[fault(What::RedisFlushed, 13_000, 14_000)]), early, "after it was closed");
         assert_eq!(found(&[fault(What::DatabaseKilled, 11_000, 11_500)]), early);
-        let line = r#"{"timestamp":"1970-01-01T00:00:11Z","message":"Redis does not say when keys expire; rows decide alone"}"#;
-        let said = unanswered(&BTreeMap::from([(0, vec!["no JSON".into(), line.into()])]));
-        assert_eq!((said.as_slice(), judge(&histories, &[], &said, 20_000)), ([11_000].as_slice(), BTreeMap::new()));
-        assert_eq!(judge(&histories, &[], &[9_000], 20_000), early);
+        let line = |at: i64, text: &str| (at, text.to_owned());
+        let said = |at: i64| unanswered(&Lines::from([(0, vec![line(10_500, "no JSON"), line(at, "…; rows decide alone")])]));
+        assert_eq!(said(11_000), [11_000]);
+        let judged = |at: i64| judge(&histories, &[], &said(at), 20_000);
+        assert_eq!((judged(11_000), judged(9_000)), (BTreeMap::new(), BTreeMap::new()), "it did not ask yet when it was due");
+        assert_eq!(judged(12_300), BTreeMap::new(), "it was read late");
+        assert_eq!((judged(8_000), judged(13_000)), (early.clone(), early));
     }
 }

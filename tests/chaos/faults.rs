@@ -2,6 +2,18 @@
 
 use rand::{Rng, rngs::StdRng};
 
+/// How Redis is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// One server, to which daemons speak TLS, each by a network of its own.
+    Alone,
+    /// Three primaries with a replica each, and no network that could be in trouble: daemons go where nodes say that they are.
+    Cluster,
+}
+
+/// How many primaries a cluster has.
+pub const PRIMARIES: usize = 3;
+
 /// How many daemons there are.
 pub const DAEMONS: usize = 3;
 
@@ -17,7 +29,7 @@ pub struct Fault {
 }
 
 /// To whose servers a network leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Far {
     /// Redis.
     Redis,
@@ -94,6 +106,16 @@ pub enum What {
     LoginRefused(Far),
     /// The disk of Redis or of the database is full.
     DiskFull(Far),
+    /// Redis has a certificate by an authority that the daemons do not trust yet, and closes their connections.
+    CertificateChanged,
+    /// The primary of a part of the cluster is killed; its replica takes its place, and it becomes the replica.
+    NodeKilled(usize),
+    /// The primary of a part of the cluster stands still; its replica may take its place.
+    NodeFrozen(usize),
+    /// The replica of a part of the cluster takes its primary's place in good order.
+    ReplicaPromoted(usize),
+    /// Slots of a part of the cluster go to the next one.
+    SlotsMoved(usize),
     /// A standby takes the primary's place.
     StandbyPromoted,
     /// The database's server is killed, and started again.
@@ -119,7 +141,7 @@ pub enum What {
 }
 
 /// What can have only one trouble at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// A daemon, its files and its signals.
     Daemon(usize),
@@ -138,8 +160,8 @@ pub enum Subject {
 }
 
 impl What {
-    /// Each kind of fault; what is drawn for it stands for any other. What happens to a cluster's nodes and slots would be more.
-    pub const ALL: [Self; 31] = [
+    /// Each kind of fault; what is drawn for it stands for any other.
+    pub const ALL: [Self; 36] = [
         Self::Killed(0),
         Self::Terminated(0),
         Self::Frozen(0),
@@ -171,11 +193,31 @@ impl What {
         Self::DiskFull(Far::Redis),
         Self::DiskFull(Far::Database),
         Self::StandbyPromoted,
+        Self::CertificateChanged,
+        Self::NodeKilled(0),
+        Self::NodeFrozen(0),
+        Self::ReplicaPromoted(0),
+        Self::SlotsMoved(0),
     ];
+
+    /// Whether it can happen to a Redis that is set up like this.
+    pub fn happens_to(&self, layout: Layout) -> bool {
+        match self {
+            Self::NodeKilled(_) | Self::NodeFrozen(_) | Self::ReplicaPromoted(_) | Self::SlotsMoved(_) => layout == Layout::Cluster,
+            Self::Network(Far::Redis, ..)
+            | Self::RedisFrozen
+            | Self::RedisRestarted
+            | Self::RedisRestartedEmpty
+            | Self::CertificateChanged
+            | Self::DiskFull(Far::Redis) => layout == Layout::Alone,
+            _ => true,
+        }
+    }
 
     /// The same kind, with what is drawn for it.
     pub fn drawn(self, random: &mut StdRng) -> Self {
         let which = random.random_range(0..DAEMONS);
+        let part = which % PRIMARIES;
         match self {
             Self::Killed(_) => Self::Killed(which),
             Self::Terminated(_) => Self::Terminated(which),
@@ -188,6 +230,10 @@ impl What {
             Self::TableLocked(_) => Self::TableLocked(random.random()),
             Self::Webhook(_) => Self::Webhook(receiver(random)),
             Self::Ask(_) => Self::Ask(receiver(random)),
+            Self::NodeKilled(_) => Self::NodeKilled(part),
+            Self::NodeFrozen(_) => Self::NodeFrozen(part),
+            Self::ReplicaPromoted(_) => Self::ReplicaPromoted(part),
+            Self::SlotsMoved(_) => Self::SlotsMoved(part),
             as_it_is @ (Self::RedisFrozen
             | Self::RedisRestarted
             | Self::RedisRestartedEmpty
@@ -202,6 +248,7 @@ impl What {
             | Self::Paused
             | Self::LoginRefused(_)
             | Self::DiskFull(_)
+            | Self::CertificateChanged
             | Self::StandbyPromoted) => as_it_is,
         }
     }
@@ -240,6 +287,11 @@ impl What {
             Self::DiskFull(Far::Redis) => "disk of Redis full",
             Self::DiskFull(Far::Database) => "disk of the database full",
             Self::StandbyPromoted => "standby promoted",
+            Self::CertificateChanged => "certificate of Redis changed",
+            Self::NodeKilled(_) => "node of the cluster killed",
+            Self::NodeFrozen(_) => "node of the cluster frozen",
+            Self::ReplicaPromoted(_) => "replica of the cluster promoted",
+            Self::SlotsMoved(_) => "slots of the cluster moved",
         }
     }
 
@@ -258,7 +310,12 @@ impl What {
             | Self::RedisSilenced
             | Self::RedisForged
             | Self::LoginRefused(Far::Redis)
-            | Self::DiskFull(Far::Redis) => Subject::Redis,
+            | Self::DiskFull(Far::Redis)
+            | Self::CertificateChanged
+            | Self::NodeKilled(_)
+            | Self::NodeFrozen(_)
+            | Self::ReplicaPromoted(_)
+            | Self::SlotsMoved(_) => Subject::Redis,
             Self::DatabaseKilled
             | Self::DatabaseFrozen
             | Self::SessionsCut

@@ -5,7 +5,7 @@
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use super::faults::{Fault, What};
+use super::faults::{Fault, Layout, What};
 use crate::support::Kind;
 
 /// What a run is made of.
@@ -19,6 +19,8 @@ pub struct Options {
     pub rate: u32,
     /// Where orders are.
     pub kind: Kind,
+    /// Where keys are.
+    pub layout: Layout,
     /// Whether the daemons are told to break their promises, so that it is seen whether that is noticed.
     pub harmful: bool,
 }
@@ -193,7 +195,7 @@ fn faults(options: &Options) -> Vec<Fault> {
     let end = millis(options.seconds);
     let calm_from = end - CALM.min(end / 4);
     let mut kinds: Vec<What> = What::ALL.into_iter().filter(|_| random.random_range(0..100) < 55).collect();
-    kinds.retain(|what| *what != What::StandbyPromoted || options.kind == Kind::Postgres);
+    kinds.retain(|what| what.happens_to(options.layout));
     let (mut faults, mut at) = (Vec::<Fault>::new(), random.random_range(1_000..3_000));
     while at < calm_from - 1_500 && !kinds.is_empty() {
         let what = kinds[random.random_range(0..kinds.len())];
@@ -219,14 +221,15 @@ pub fn millis(seconds: u64) -> i64 {
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options { seed: 7, seconds: 600, rate: 300, kind: Kind::Postgres, harmful: false };
+    const OPTIONS: Options = Options { seed: 7, seconds: 600, rate: 300, kind: Kind::Postgres, layout: Layout::Alone, harmful: false };
 
     #[test]
     fn the_same_seed_makes_the_same_plan() {
         let plan = Plan::new(&OPTIONS);
         assert_eq!(plan, Plan::new(&OPTIONS));
         assert_ne!(plan, Plan::new(&Options { seed: 8, ..OPTIONS }));
-        assert_eq!(plan.steps, Plan::new(&Options { kind: Kind::MariaDb, ..OPTIONS }).steps);
+        assert_eq!(plan, Plan::new(&Options { kind: Kind::MariaDb, ..OPTIONS }));
+        assert_eq!(plan.steps, Plan::new(&Options { layout: Layout::Cluster, ..OPTIONS }).steps);
         assert!(plan.steps.is_sorted_by_key(|step| step.at) && plan.faults.is_sorted_by_key(|fault| fault.at));
     }
 
@@ -243,12 +246,14 @@ mod tests {
 
     #[test]
     fn each_fault_comes_with_some_seed() {
-        let of = |seed: u64| Plan::new(&Options { seed, rate: 1, ..OPTIONS }).faults;
-        let mut names: Vec<&str> = (0..30).flat_map(of).map(|fault| fault.what.name()).collect();
-        names.sort_unstable();
-        names.dedup();
-        let mut all: Vec<&str> = What::ALL.iter().map(What::name).collect();
-        all.sort_unstable();
-        assert_eq!(names, all);
+        for layout in [Layout::Alone, Layout::Cluster] {
+            let of = |seed: u64| Plan::new(&Options { seed, rate: 1, layout, ..OPTIONS }).faults;
+            let mut names: Vec<&str> = (0..30).flat_map(of).map(|fault| fault.what.name()).collect();
+            names.sort_unstable();
+            names.dedup();
+            let mut all: Vec<&str> = What::ALL.iter().filter(|what| what.happens_to(layout)).map(What::name).collect();
+            all.sort_unstable();
+            assert_eq!(names, all);
+        }
     }
 }

@@ -1,15 +1,10 @@
 //! What is printed of a run: how late orders were by what went wrong meanwhile, and, of an order whose history must not be, all
 //! that is known.
 
-use std::{collections::BTreeMap, fmt::Write, time::SystemTime};
+use std::{collections::BTreeMap, fmt::Write};
 
-use serde_json::Value;
-
-use super::{nemesis::Happened, service::Account};
-use crate::{
-    histories::history::{GIVEN_UP, Histories, History, Violation},
-    support::redis::unix_millis,
-};
+use super::{nemesis::Happened, scene::Lines, service::Account};
+use crate::histories::history::{GIVEN_UP, Histories, History, Violation};
 
 /// For so long before an order's deadline, and for so long after a fault, the one may have to do with the other: it is read ahead,
 /// and connections come back.
@@ -60,7 +55,7 @@ pub fn violations(
     histories: &Histories,
     account: &Account,
     happened: &[Happened],
-    lines: &BTreeMap<usize, Vec<String>>,
+    lines: &Lines,
     began: i64,
 ) -> String {
     let mut kinds = BTreeMap::<String, usize>::new();
@@ -73,24 +68,32 @@ pub fn violations(
     shown.sort_by_key(|(_, violations)| kinds[&format!("{:?}", violations[0])]);
     for (number, violations) in shown.into_iter().take(SHOWN) {
         let moments = whole(*number, &histories[number], account, happened, lines);
-        writeln!(text, "order {number}: {violations:?}").expect("a string takes everything");
-        for (at, what) in moments {
-            writeln!(text, "    {:>10.3} s  {what}", (at - began) as f64 / 1e3).expect("a string takes everything");
-        }
+        text += &told(&format!("order {number}: {violations:?}"), moments, began);
     }
     let others: Vec<&i64> = wrong.keys().collect();
     writeln!(text, "All of them: {:?}", &others[..others.len().min(200)]).expect("a string takes everything");
     text
 }
 
+/// Everything that is known of the orders that closed latest.
+pub fn latest(histories: &Histories, account: &Account, happened: &[Happened], lines: &Lines, began: i64) -> String {
+    let late = |history: &History| history.closures.iter().map(|closure| closure.at - closure.deadline).max();
+    let closed = histories.iter().filter(|(_, history)| !history.outlived());
+    let mut closed: Vec<_> = closed.filter_map(|(number, history)| Some((late(history)?, *number, history))).collect();
+    closed.sort_by_key(|(late, ..)| std::cmp::Reverse(*late));
+    let shown = closed.into_iter().take(SHOWN).map(|(late, number, history)| {
+        told(&format!("order {number}: {late} ms late"), whole(number, history, account, happened, lines), began)
+    });
+    shown.collect()
+}
+
+fn told(title: &str, moments: Vec<(i64, String)>, began: i64) -> String {
+    let lines = moments.into_iter().map(|(at, what)| format!("    {:>10.3} s  {what}\n", (at - began) as f64 / 1e3));
+    std::iter::once(format!("{title}\n")).chain(lines).collect()
+}
+
 /// What everybody says of one order, in the order of time.
-fn whole(
-    number: i64,
-    history: &History,
-    account: &Account,
-    happened: &[Happened],
-    lines: &BTreeMap<usize, Vec<String>>,
-) -> Vec<(i64, String)> {
+fn whole(number: i64, history: &History, account: &Account, happened: &[Happened], lines: &Lines) -> Vec<(i64, String)> {
     let mut moments = history.moments();
     moments.extend(account.notes.get(&number).into_iter().flatten().map(|(at, note)| (*at, format!("service: {note}"))));
     let (first, last) = (moments.first().map_or(0, |(at, _)| *at), moments.iter().map(|(at, _)| *at).max().unwrap_or(0));
@@ -99,8 +102,8 @@ fn whole(
         moments.push((fault.ended, format!("mended: {:?}", fault.what)));
     }
     for (place, lines) in lines {
-        let about = lines.iter().filter(|line| mentions(line, number));
-        moments.extend(about.map(|line| (logged_at(line).unwrap_or(last), format!("daemon {place}: {line}"))));
+        let about = lines.iter().filter(|(_, line)| mentions(line, number));
+        moments.extend(about.map(|(at, line)| (*at, format!("daemon {place}: {line}"))));
     }
     moments.push((history.deadline, format!("the deadline in its row; its status is {:?} in the end", history.status)));
     moments.sort();
@@ -115,13 +118,6 @@ fn mentions(line: &str, number: i64) -> bool {
     })
 }
 
-/// When a line was logged, in milliseconds since 1970.
-pub fn logged_at(line: &str) -> Option<i64> {
-    let record: Value = serde_json::from_str(line).ok()?;
-    let time: SystemTime = humantime::parse_rfc3339(record["timestamp"].as_str()?).ok()?;
-    Some(unix_millis(time))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +128,7 @@ mod tests {
     };
 
     /// Closed though paid, while Redis was being flushed.
-    fn run() -> (Histories, Account, Vec<Happened>, BTreeMap<usize, Vec<String>>) {
+    fn run() -> (Histories, Account, Vec<Happened>, Lines) {
         let events = vec![(1_000, Event::Created { deadline: 3_000, key: None }), (2_000, Event::Paid), (3_010, Event::Closed)];
         let history = History {
             events,
@@ -144,9 +140,8 @@ mod tests {
         let mut account = Account::default();
         account.notes.insert(17, vec![(1_999, "Pay: done after 1 ms".into())]);
         let happened = vec![Happened { what: What::RedisFlushed, began: 2_500, ended: 2_900 }];
-        let lines =
-            [r#"{"timestamp":"1970-01-01T00:00:03.005Z","order":"17"}"#, r#"{"timestamp":"1970-01-01T00:00:03.005Z","order":"171"}"#];
-        (Histories::from([(17, history)]), account, happened, BTreeMap::from([(2, lines.map(str::to_owned).to_vec())]))
+        let lines = [r#"{"order":"17"}"#, r#"{"order":"171"}"#].map(|line| (3_005, line.to_owned()));
+        (Histories::from([(17, history)]), account, happened, Lines::from([(2, lines.to_vec())]))
     }
 
     #[test]

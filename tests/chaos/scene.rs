@@ -8,116 +8,54 @@ use std::{
 };
 
 use tempfile::TempDir;
-use tokio::{
-    sync::{Mutex, MutexGuard},
-    task::block_in_place,
-};
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::{
-    faults::{DAEMONS, Far, SKEWED},
+    database::Server,
+    faults::{DAEMONS, Far, Layout, SKEWED},
+    keys::Keys,
     plan::Options,
-    shop::{self, PASSWORD, USER},
+    redis::Servers,
+    shop::{self, USER},
 };
 use crate::support::{
-    Daemon, Database, Disk, Kind, Proxy, Redis, Settings, Shop,
-    mariadb::MariaDb,
-    order_closer,
-    postgres::Postgres,
-    process,
+    Daemon, Database, Disk, Kind, Proxy, Settings, Shop, order_closer, process,
     proxy::Existing,
     receiver::{Receiver, SECRETS},
     redis::unix_millis,
     till::Till,
-    wait,
 };
 
 /// What daemons say, unless `CHAOS_LOG` has it otherwise: the witness says at `debug` when rows decide alone.
 const LOG: &str = "info,order_closer::trigger::witness=debug";
-
-/// The database's server.
-#[derive(Debug)]
-pub enum Server {
-    /// PostgreSQL, of which a standby may take the place.
-    Postgres(Postgres),
-    /// MariaDB.
-    MariaDb(MariaDb),
-}
-
-impl Server {
-    fn start(kind: Kind, disk: Option<&Disk>) -> Self {
-        match (kind, disk.map(|disk| disk.folder("database"))) {
-            (Kind::Postgres, Some(home)) => Self::Postgres(Postgres::options().setting("max_wal_size=128MB").start_in(home)),
-            (Kind::Postgres, None) => Self::Postgres(Postgres::options().start()),
-            (Kind::MariaDb | Kind::Sqlite, Some(home)) => Self::MariaDb(MariaDb::options().start_in(home)),
-            (Kind::MariaDb | Kind::Sqlite, None) => Self::MariaDb(MariaDb::options().start()),
-        }
-    }
-
-    /// Whether it runs.
-    pub fn is_running(&self) -> bool {
-        match self {
-            Self::Postgres(server) => server.is_running(),
-            Self::MariaDb(server) => server.is_running(),
-        }
-    }
-
-    async fn database(&self) -> Database {
-        match self {
-            Self::Postgres(server) => Database::on_postgres(server).await,
-            Self::MariaDb(server) => Database::on_mariadb(server).await,
-        }
-    }
-
-    /// `kill -9`.
-    pub fn kill(&self) {
-        match self {
-            Self::Postgres(server) => server.kill(),
-            Self::MariaDb(server) => server.kill(),
-        }
-    }
-
-    /// The same port, the same data.
-    pub fn start_again(&mut self) {
-        match self {
-            Self::Postgres(server) => server.start_again(),
-            Self::MariaDb(server) => server.start_again(),
-        }
-    }
-
-    /// SIGSTOP.
-    pub fn freeze(&self) {
-        match self {
-            Self::Postgres(server) => server.freeze(),
-            Self::MariaDb(server) => server.freeze(),
-        }
-    }
-
-    /// SIGCONT.
-    pub fn thaw(&self) {
-        match self {
-            Self::Postgres(server) => server.thaw(),
-            Self::MariaDb(server) => server.thaw(),
-        }
-    }
-}
 
 /// A daemon's place: whoever runs there, and what those before have said.
 #[derive(Debug)]
 pub struct Place {
     number: usize,
     daemon: Mutex<Daemon>,
-    former: Cell<Vec<String>>,
+    former: Cell<Vec<(i64, String)>>,
     settings: Settings,
-    /// Its way to Redis, and to the database.
-    pub networks: [Proxy; 2],
+    to_redis: Option<Proxy>,
+    to_database: Proxy,
 }
 
 impl Place {
-    fn new(number: usize, settings: &Settings, redis: &str, database: &str, skew: Option<&Path>) -> Self {
-        let networks = [Proxy::before(redis), Proxy::before(database)];
-        let settings = settings.clone().set("redis.url", networks[0].url(redis)).set("database.url", networks[1].url(database));
+    fn new(number: usize, settings: &Settings, redis: &str, database: &str, layout: Layout, skew: Option<&Path>) -> Self {
+        let to_redis = (layout == Layout::Alone).then(|| Proxy::before(redis));
+        let to_database = Proxy::before(database);
+        let redis = to_redis.as_ref().map_or_else(|| redis.to_owned(), |proxy| proxy.url(redis));
+        let settings = settings.clone().set("redis.url", redis).set("database.url", to_database.url(database));
         let daemon = Mutex::new(start(number, &settings, skew));
-        Self { number, daemon, former: Cell::default(), settings, networks }
+        Self { number, daemon, former: Cell::default(), settings, to_redis, to_database }
+    }
+
+    /// Its way to these servers, where it has one of its own.
+    pub fn network(&self, far: Far) -> Option<&Proxy> {
+        match far {
+            Far::Redis => self.to_redis.as_ref(),
+            Far::Database => Some(&self.to_database),
+        }
     }
 
     /// Whoever runs there.
@@ -129,13 +67,15 @@ impl Place {
     pub async fn start_again(&self, skew: Option<&Path>) {
         let mut daemon = self.daemon.lock().await;
         let former = std::mem::replace(&mut *daemon, start(self.number, &self.settings, skew));
-        self.former.lock().unwrap_or_else(PoisonError::into_inner).extend(former.lines());
+        // A signal ends a process that does not listen to it yet.
+        daemon.until_logged("order-closer starts").await;
+        self.former.lock().unwrap_or_else(PoisonError::into_inner).extend(heard(&former));
     }
 
-    /// All that was said there.
-    pub async fn lines(&self) -> Vec<String> {
+    /// All that was said there, with the moments by this process's clock, in milliseconds since 1970.
+    pub async fn lines(&self) -> Vec<(i64, String)> {
         let mut lines = self.former.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        lines.extend(self.daemon.lock().await.lines());
+        lines.extend(heard(&*self.daemon.lock().await));
         lines
     }
 
@@ -143,6 +83,10 @@ impl Place {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+}
+
+fn heard(daemon: &Daemon) -> impl Iterator<Item = (i64, String)> {
+    daemon.heard().into_iter().map(|(at, line)| (unix_millis(at), line))
 }
 
 /// One daemon's clock goes by a file, where the library for that is installed.
@@ -162,6 +106,9 @@ pub fn faketime() -> Option<PathBuf> {
     folders.map(|folder| folder.join("faketime/libfaketime.so.1")).find(|library| library.is_file())
 }
 
+/// What daemons have said, by their place, each line with its moment.
+pub type Lines = BTreeMap<usize, Vec<(i64, String)>>;
+
 /// All of it.
 #[derive(Debug)]
 pub struct Scene {
@@ -174,9 +121,10 @@ pub struct Scene {
     /// The database's server.
     pub server: Mutex<Server>,
     /// Redis.
-    pub redis: Mutex<Redis>,
-    /// Where Redis is.
-    pub redis_url: String,
+    pub redis: Mutex<Servers>,
+    /// The service's way to the keys.
+    pub keys: Keys,
+    redis_url: String,
     /// The daemons.
     pub places: Vec<Place>,
     /// Who is told of closures.
@@ -191,7 +139,7 @@ pub struct Scene {
     pub disks: [Option<Disk>; 2],
     /// The way of the shop to the database, wherever that is.
     front: Proxy,
-    clocks: TempDir,
+    folder: TempDir,
 }
 
 impl Scene {
@@ -199,12 +147,7 @@ impl Scene {
     pub async fn open(options: &Options) -> Self {
         let disks = [Disk::of_mebibytes(512), Disk::of_mebibytes(4_096)];
         let server = Server::start(options.kind, disks[1].as_ref());
-        let redis = Redis::options().with_notifications().config(&format!("user {USER} on >{PASSWORD} ~* &* +@all"));
-        let redis = match &disks[0] {
-            // What is not written there is refused.
-            Some(disk) => redis.config("appendonly yes").data(disk.folder("redis")).start(),
-            None => redis.start(),
-        };
+        let redis = Servers::start(options.layout, disks[0].as_ref()).await;
         let direct = server.database().await.url.clone();
         let front = Proxy::before(&direct);
         let shop = shop::open(Database::existing(&front.url(&direct))).await;
@@ -224,22 +167,31 @@ impl Scene {
         shop::grant(&shop.database).await;
         let login = if options.kind == Kind::Postgres { "postgres@" } else { "root@" };
         let database = direct.replacen(login, &format!("{USER}@"), 1);
-        let (clocks, redis_url) = (process::folder(), redis.url());
-        let redis_of_daemons = redis.url_as(USER, PASSWORD);
-        std::fs::write(clocks.path().join("clock"), "+0\n").expect("a file can be written");
-        let skew = clocks.path().join("clock");
-        let place = |number: usize| Place::new(number, &owner, &redis_of_daemons, &database, Some(&skew));
+        let folder = process::folder();
+        let (clock, authority) = (folder.path().join("clock"), folder.path().join("authority.pem"));
+        std::fs::write(&clock, "+0\n").expect("a file can be written");
+        let owner = match redis.ca_file() {
+            Some(file) => {
+                std::fs::copy(file, &authority).expect("a file can be copied");
+                owner.set("redis.ca_file", authority.to_str().expect("UTF-8"))
+            }
+            None => owner,
+        };
+        let redis_of_daemons = redis.url_of_daemons();
+        let place = |number: usize| Place::new(number, &owner, &redis_of_daemons, &database, options.layout, Some(&clock));
         let places: Vec<Place> = (0..DAEMONS).map(place).collect();
         for place in &places {
             place.daemon().await.until_logged("listening for expired keys").await;
         }
         let nemesis = shop.database.again();
+        let (keys, redis_url) = (Keys::new(redis.urls()), redis.url());
         Self {
             options: *options,
             shop,
             nemesis,
             server: Mutex::new(server),
             redis: Mutex::new(redis),
+            keys,
             redis_url,
             places,
             receiver,
@@ -248,30 +200,26 @@ impl Scene {
             instant: Instant::now(),
             disks,
             front,
-            clocks,
+            folder,
         }
     }
 
-    /// A standby takes the primary's place, which has sent it everything before it ended, and all are led there. Of PostgreSQL alone.
+    /// A standby takes the primary's place, and all are led there.
     pub async fn promote(&self) {
-        let mut server = self.server.lock().await;
-        let Server::Postgres(primary) = &mut *server else { return };
-        let standby = block_in_place(|| primary.standby());
-        let name = self.shop.database.url.rsplit('/').next().expect("a name");
-        let streams = "SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'";
-        wait::until("the standby follows", async || self.nemesis.try_rows(streams).await.is_ok_and(|rows| !rows.is_empty())).await;
-        block_in_place(|| primary.end());
-        let url = standby.url(name);
-        Database::existing(&url).execute("SELECT pg_promote(true)").await;
-        for proxy in self.places.iter().map(|place| &place.networks[Far::Database as usize]).chain([&self.front]) {
+        let url = self.server.lock().await.fail_over(&self.nemesis).await;
+        for proxy in self.places.iter().filter_map(|place| place.network(Far::Database)).chain([&self.front]) {
             proxy.lead_to(&url, Existing::Cut);
         }
-        *primary = standby;
     }
 
     /// The file by which a daemon's clock goes.
     pub fn clock(&self) -> PathBuf {
-        self.clocks.path().join("clock")
+        self.folder.path().join("clock")
+    }
+
+    /// The file with the authority that daemons trust about Redis.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("authority.pem")
     }
 
     /// The settings of one that reaches the servers itself.
@@ -298,7 +246,7 @@ impl Scene {
     }
 
     /// What all daemons have said, by their place.
-    pub async fn lines(&self) -> BTreeMap<usize, Vec<String>> {
+    pub async fn lines(&self) -> Lines {
         let mut lines = BTreeMap::new();
         for place in &self.places {
             lines.insert(place.number, place.lines().await);

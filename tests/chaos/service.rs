@@ -6,8 +6,7 @@ use std::{
     time::Duration,
 };
 
-use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use tokio::{sync::Mutex, task::JoinSet, time::timeout};
+use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     plan::{Action, Callback, Key, Rule, Step},
@@ -16,11 +15,11 @@ use super::{
 };
 use crate::histories::history::Event;
 
+/// In a note about a statement that may have been run or not.
+const UNKNOWN: &str = ": unknown, ";
+
 /// A shop's patience with its database.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// And with Redis.
-const PATIENCE_WITH_REDIS: Duration = Duration::from_millis(300);
 
 /// What the service knows of its orders.
 #[derive(Debug, Default)]
@@ -31,13 +30,19 @@ pub struct Account {
     pub notes: BTreeMap<i64, Vec<(i64, String)>>,
 }
 
+impl Account {
+    /// How many statements had no answer, or none in time: of a database in trouble, or one that is asked for more than it can do.
+    pub fn unanswered(&self) -> usize {
+        self.notes.values().flatten().filter(|(_, note)| note.contains(UNKNOWN)).count()
+    }
+}
+
 /// The service at work.
 #[derive(Debug)]
 pub struct Service {
     scene: Arc<Scene>,
     account: Cell<Account>,
     rules: BTreeMap<i64, Rule>,
-    redis: Mutex<Option<MultiplexedConnection>>,
 }
 
 /// What became of a statement.
@@ -54,7 +59,7 @@ pub async fn work(scene: Arc<Scene>, steps: Vec<Step>) -> Account {
         _ => None,
     };
     let rules = steps.iter().filter_map(created).collect();
-    let service = Arc::new(Service { scene, account: Cell::default(), rules, redis: Mutex::default() });
+    let service = Arc::new(Service { scene, account: Cell::default(), rules });
     let mut under_way = JoinSet::new();
     for step in steps {
         service.scene.until(step.at).await;
@@ -129,39 +134,19 @@ impl Service {
             Err(_) => Answer::Unknown(format!("no answer in {PATIENCE:?}")),
         };
         let came_of_it = match &answer {
-            Answer::Done => "done".into(),
-            Answer::TooLate => "too late".into(),
-            Answer::Unknown(why) => format!("unknown, {why}"),
+            Answer::Done => ": done".into(),
+            Answer::TooLate => ": too late".into(),
+            Answer::Unknown(why) => format!("{UNKNOWN}{why}"),
         };
-        self.note(at, order, format!("{action:?}: {came_of_it} after {} ms", now() - at));
+        self.note(at, order, format!("{action:?}{came_of_it} after {} ms", now() - at));
         answer
     }
 
     /// A Redis that is away gets no key, as in any shop.
     async fn write_key(&self, rule: Rule, order: i64, expires: i64) {
         let at = now();
-        let written = timeout(PATIENCE_WITH_REDIS, self.set(shop::key(rule, order), expires)).await;
-        let sure = matches!(written, Ok(Ok(())));
+        let sure = self.scene.keys.write(&shop::key(rule, order), expires).await;
         self.add(if sure { now() } else { at }, order, Event::Key { expires, sure });
-    }
-
-    async fn set(&self, key: String, expires: i64) -> redis::RedisResult<()> {
-        let mut connection = {
-            let mut shared = self.redis.lock().await;
-            if shared.is_none() {
-                let patience = AsyncConnectionConfig::new()
-                    .set_connection_timeout(Some(PATIENCE_WITH_REDIS))
-                    .set_response_timeout(Some(PATIENCE_WITH_REDIS));
-                let client = redis::Client::open(self.scene.redis_url.as_str())?;
-                *shared = Some(client.get_multiplexed_async_connection_with_config(&patience).await?);
-            }
-            shared.clone().expect("it was opened")
-        };
-        let written = redis::cmd("SET").arg(key).arg("1").arg("PXAT").arg(expires).query_async(&mut connection).await;
-        if written.is_err() {
-            *self.redis.lock().await = None;
-        }
-        written
     }
 
     fn add(&self, at: i64, order: i64, event: Event) {

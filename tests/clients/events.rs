@@ -168,3 +168,8 @@ async fn consumer_in_node() {
 async fn consumer_in_python() {
     consumer(|| toolchain::python_script("consumer.py")).await;
 }
+
+#[tokio::test]
+async fn consumer_in_go() {
+    consumer(toolchain::go_consumer).await;
+}

@@ -87,6 +87,11 @@ async fn java_with_jdbc_and_jedis_without_autocommit() {
     sit(Kind::MariaDb, toolchain::java("transactions"), jdbc).await;
 }
 
+#[tokio::test]
+async fn java_with_spring() {
+    sit(Kind::MariaDb, toolchain::spring(), jdbc).await;
+}
+
 /// The exam for one client.
 async fn sit(kind: Kind, command: Option<Command>, url: impl Fn(&Database) -> String) {
     let Some(mut command) = command else { return };

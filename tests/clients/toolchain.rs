@@ -110,16 +110,23 @@ static GO: Place = LazyLock::new(|| {
         let path = Path::new(GO_CODE).join("src").join(library);
         fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let mut build = Command::new("go");
-    build.current_dir(&place).env("GO111MODULE", "off").env("GOPATH", GO_CODE).env("GOFLAGS", "").env("GOCACHE", place.join("cache"));
-    let built = build.args(["build", "-o", "drive", "orders.go", "drive.go"]).output().map_err(|error| format!("go: {error}"))?;
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    for (program, files) in [("drive", ["orders.go", "drive.go"].as_slice()), ("consumer", &["consumer.go"])] {
+        let mut build = Command::new("go");
+        build.current_dir(&place).env("GO111MODULE", "off").env("GOPATH", GO_CODE).env("GOFLAGS", "").env("GOCACHE", place.join("cache"));
+        let built = build.args(["build", "-o", program]).args(files).output().map_err(|error| format!("go: {error}"))?;
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    }
     Ok(place)
 });
 
 /// The client in Go, built, or nothing where it can't be.
 pub fn go() -> Option<Command> {
     Some(process::mortal(ready("Go", &GO, Ci::Has)?.join("drive")))
+}
+
+/// The reader of the stream in Go, likewise.
+pub fn go_consumer() -> Option<Command> {
+    Some(process::mortal(ready("Go", &GO, Ci::Has)?.join("consumer")))
 }
 
 static JAVA: Place = LazyLock::new(|| {
@@ -139,6 +146,47 @@ pub fn java(mode: &str) -> Option<Command> {
     let place = ready("Java", &JAVA, Ci::MayLack)?;
     let mut command = process::mortal("java");
     command.current_dir(place).args(["-cp", ".:lib/*", "Drive", mode]);
+    Some(command)
+}
+
+/// What Debian has of Spring, and MariaDB's driver.
+const SPRING_JARS: [&str; 10] = [
+    "spring3-core",
+    "spring3-beans",
+    "spring3-context",
+    "spring3-aop",
+    "spring3-expression",
+    "spring3-jdbc",
+    "spring3-transaction",
+    "aopalliance",
+    "commons-logging",
+    "mariadb-java-client",
+];
+
+/// With them the folder itself.
+fn spring_classpath() -> String {
+    SPRING_JARS.iter().map(|name| format!("/usr/share/java/{name}.jar:")).collect::<String>() + "."
+}
+
+static SPRING: Place = LazyLock::new(|| {
+    let place = place("spring");
+    for name in SPRING_JARS {
+        let file = format!("/usr/share/java/{name}.jar");
+        fs::metadata(&file).map_err(|error| format!("{file}: {error}"))?;
+    }
+    let (drivers, client) = (folder("tests/clients/drivers/spring"), folder("examples/clients/java/OrderService.java"));
+    copy(&drivers, &place, |_| true);
+    fs::copy(client, place.join("OrderService.java")).expect("a file can be copied");
+    let compile = format!("exec javac --release 11 -cp {} -d . *.java", spring_classpath());
+    run(Path::new("sh"), &["-c", &compile], &place).unwrap_or_else(|error| panic!("{error}"));
+    Ok(place)
+});
+
+/// `java DriveSpring`, or nothing where it can't run.
+pub fn spring() -> Option<Command> {
+    let place = ready("Java with Spring", &SPRING, Ci::Has)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", &spring_classpath(), "DriveSpring"]);
     Some(command)
 }
 

@@ -178,12 +178,13 @@ fn every_test_that_is_named_exists() {
 #[test]
 fn the_index_and_the_book_have_every_page() {
     let docs = root().join("docs");
-    let linked = |name: &str| -> BTreeSet<PathBuf> {
+    let linked = |name: &str| -> Vec<PathBuf> {
         let path = docs.join(name);
         let page = Page { text: read(&path), path };
         page.links().iter().filter_map(|link| docs.join(link.split('#').next()?).canonicalize().ok()).collect()
     };
     let (index, book) = (linked("README.md"), linked("SUMMARY.md"));
+    assert_eq!(book.len(), book.iter().collect::<BTreeSet<_>>().len(), "mdBook builds no book that has a page twice: {book:#?}");
     for page in pages().into_iter().filter(|page| page.path.starts_with(&docs) && !page.path.ends_with("SUMMARY.md")) {
         let path = page.path.canonicalize().expect("it has been read");
         assert!(book.contains(&path), "docs/SUMMARY.md lacks {}", page.name());

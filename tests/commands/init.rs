@@ -167,6 +167,48 @@ async fn an_empty_table_is_described_by_its_type() {
     assert!(said.stdout.contains("There is no order yet"), "{}", said.stdout);
 }
 
+/// As shops have them whose statuses are the ids of states: shown as HEX() does, and taken so.
+#[tokio::test]
+async fn statuses_of_bytes_are_hex() {
+    const OPEN: &str = "0x0190d1c2aa00700080000000000000ab";
+    const CANCELLED: &str = "0x0190d1c2aa00700080000000000000cd";
+    let (database, redis) = (Database::fresh(Kind::MariaDb).await, Redis::start());
+    database
+        .execute(&format!(
+            "CREATE TABLE orders (id binary(16) PRIMARY KEY, state_id binary(16) NOT NULL, expires_at datetime(3) NOT NULL);
+             INSERT INTO orders VALUES (UNHEX('0190d1c2bb0070008000000000000001'), {OPEN}, UTC_TIMESTAMP(3) - INTERVAL 1 MINUTE),
+               (UNHEX('0190d1c2bb0070008000000000000002'), {OPEN}, UTC_TIMESTAMP(3) + INTERVAL 1 HOUR),
+               (UNHEX('0190d1c2bb0070008000000000000003'), {CANCELLED}, UTC_TIMESTAMP(3) - INTERVAL 1 HOUR)"
+        ))
+        .await;
+    redis.command(&["SET", "order_0190d1c2-bb00-7000-8000-000000000002", "", "EX", "3600"]);
+    refuses(&init(&database, &redis, &[]), &["--unpaid is missing", &format!("--unpaid {OPEN}  (2 orders)")]).await;
+    let words = "--unpaid \"open\": the column state_id is binary(16), and its statuses are written 0x and 32 hex digits";
+    refuses(&init(&database, &redis, &["--unpaid", "open"]), &[words]).await;
+    refuses(&init(&database, &redis, &["--unpaid", "0x01"]), &["32 hex digits"]).await;
+    let command = init(&database, &redis, &["--unpaid", OPEN, "--closed", &CANCELLED.to_uppercase()]);
+    let said = command.run().await.expect_code(0);
+    assert_eq!(said.stdout.matches("  Order 0190d1c2-bb00-7000-8000-").count(), 3, "three samples: {}", said.stdout);
+    let text = written(&command);
+    for line in ["id = \"id\"", &format!("unpaid = [\"{OPEN}\"]"), &format!("closed = \"{CANCELLED}\"")] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    command.arguments(&["--config", "order-closer.toml", "reconcile"]).run().await.expect_code(0);
+    let cancelled = format!("SELECT COUNT(*) FROM orders WHERE state_id = {CANCELLED}");
+    assert_eq!(database.number(&cancelled).await, 2, "the overdue one is closed, and no other");
+}
+
+/// A configuration has no way to write it.
+#[tokio::test]
+async fn a_name_with_a_quote_is_refused() {
+    let (database, redis) = (Database::fresh(Kind::Sqlite).await, Redis::start());
+    database.execute("CREATE TABLE \"the 'orders'\" (id INTEGER PRIMARY KEY, status INTEGER, \"due;at\" INTEGER)").await;
+    refuses(&init(&database, &redis, &["--table", "the 'orders'"]), &["--table the 'orders': a name with a quote", "rename it"]).await;
+    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, status INTEGER, \"due;at\" INTEGER)").await;
+    let flags = ["--table", "orders", "--unpaid", "0", "--closed", "4", "--deadline", "due;at"];
+    refuses(&init(&database, &redis, &flags), &["--deadline due;at: a name with a quote, a semicolon"]).await;
+}
+
 /// Rows eight hours ahead of the server's clock, and keys with a prefix and a time limit of their own.
 #[tokio::test]
 async fn zone_prefix_and_time_limit_are_learned_from_rows_and_keys() {
@@ -264,6 +306,13 @@ async fn a_file_is_replaced_only_if_that_is_said() {
     let refused = command.run().await.expect_code(78).stderr;
     assert!(refused.contains("it is not a file"), "{refused}");
     std::fs::remove_file(command.config_file()).unwrap();
+    // Whoever leaves out --config afterwards is told of the file.
+    std::fs::rename(&real, command.config_file()).unwrap();
+    let forgotten = command.arguments(&["check"]);
+    let said = forgotten.run().await.expect_code(78).stderr;
+    assert!(said.contains("order-closer.toml of this folder is read with --config order-closer.toml"), "{said}");
+    std::fs::remove_file(forgotten.config_file()).unwrap();
+    let command = forgotten;
     // A word that no row has is taken, and said to be new.
     let typo = command.arguments(&["init", "--force", "--unpaid", "unpaid", "--closed", "piad"]).run().await.expect_code(0);
     assert!(typo.stdout.contains("No order has the status piad yet; did you mean paid?"), "{}", typo.stdout);

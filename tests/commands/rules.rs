@@ -224,6 +224,53 @@ async fn explanations_events_and_dead_letters_of_one_rule() {
     assert_eq!(rules(&shop.lines(&["events", "--json", "--order", "1", "--rule", "reviews"]).await), ["reviews"]);
 }
 
+/// Under another name, nobody would see what was given up under the old one.
+#[tokio::test]
+async fn dead_letters_of_a_rule_that_is_no_more() {
+    for kind in Kind::ALL {
+        let (database, redis) = (Database::fresh(kind).await, Redis::start());
+        database
+            .execute(
+                "CREATE TABLE orders (order_no bigint PRIMARY KEY, status integer NOT NULL DEFAULT 0, kind integer, expires_at bigint)",
+            )
+            .await;
+        let settings = |rules: String| {
+            let deadline = "deadline = { column = 'expires_at', unit = 's' }";
+            Settings::new()
+                .set("database.url", database.url.as_str())
+                .set("redis.url", redis.url())
+                .add(&rules.replace("orders = {", &format!("orders = {{ {deadline},")))
+        };
+        let before = settings(format!("{ONE}{TWO}"));
+        let after = settings(format!("{ONE}{}", TWO.replace("by-hand", "by-eye")));
+        order_closer(&before, &["migrate"]).await.expect_code(0);
+        let columns = "orders_table, rule, order_id, attempts, failed_at, error, dropped";
+        for (rule, id, dropped) in [("one", 1, 0), ("by-hand", 2, 0), ("by-hand", 3, 0), ("by-hand", 4, 1)] {
+            let row = format!(
+                "INSERT INTO order_closer_dead_letters ({columns}) VALUES ('orders', '{rule}', '{id}', 8, 1, 'refused', {dropped})"
+            );
+            database.execute(&row).await;
+        }
+        let said = async |settings: &Settings| {
+            let lines = order_closer(settings, &["check"]).await.stdout;
+            let lines: Vec<String> = lines.lines().map(str::to_owned).collect();
+            let found = lines.iter().position(|line| line.starts_with("! dead letters"));
+            found.map(|at| (lines[at].clone(), lines[at + 1].clone()))
+        };
+        assert_eq!(said(&before).await, None, "{kind:?}");
+        let (found, fix) = said(&after).await.expect("a finding");
+        assert!(found.contains("by-hand has given up 2 orders"), "{kind:?}: {found}");
+        let (_, command) = fix.split_once("order-closer ").expect("a command");
+        let forget = command.split_whitespace().collect::<Vec<_>>();
+        for (settings, name) in [(&before, "by-hand"), (&after, "one"), (&after, "by-h'and"), (&after, "other")] {
+            order_closer(settings, &["dead-letters", "forget", name]).await.expect_code(64);
+        }
+        assert_eq!(order_closer(&after, &forget).await.expect_code(0).stdout, "by-hand: 3 forgotten\n");
+        assert_eq!(said(&after).await, None, "{kind:?}");
+        assert_eq!(database.number("SELECT count(*) FROM order_closer_dead_letters").await, 1, "that of the other rule");
+    }
+}
+
 #[tokio::test]
 async fn one_rule_is_paused_or_all() {
     let shop = Shop::open().await;

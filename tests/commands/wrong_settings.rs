@@ -66,6 +66,11 @@ async fn database_urls_of_other_programs_are_told_what_to_write() {
         ("mysql://u:tell-nobody@h/shop?serverTimezone=Asia/Shanghai", "this URL has serverTimezone, which is a setting of its own here: "),
         ("mysql://u:tell-nobody@h/shop?parseTime=true&loc=Local", "write the zone as database.time_zone"),
         ("postgres://u:tell-nobody@h/shop?TimeZone=Asia/Shanghai", "write the zone as database.time_zone"),
+        ("postgresql://u:tell-nobody@h/shop?schema=public", "this URL has schema, as Prisma writes it: take it out of the URL"),
+        (
+            "postgresql://u:tell-nobody@h/shop?sslmode=require&channel_binding=require",
+            "this URL has channel_binding, which means something to",
+        ),
     ] {
         let said = refusal(&format!("[database]\nurl = '{url}'"), &[]).await;
         assert!(said.contains(expected) && said.lines().count() == 1, "{url}: {said}");

@@ -1,7 +1,9 @@
 //! Somebody is asked before an order closes: what was answered counts, for its deadline alone, and whoever does not answer
 //! holds up nobody but those about whom it was asked.
 
+mod liars;
 mod race;
+mod reload;
 
 use std::time::Duration;
 

@@ -107,6 +107,37 @@ async fn events_that_fail_keep_coming() {
     }
 }
 
+/// Nine events of ten fail, for minutes, and at times none is there that could pass: what can is not held up by that.
+#[tokio::test]
+async fn most_events_fail_and_the_others_go_out_at_once() {
+    let (redis, receiver) = (Redis::start(), Receiver::start().await);
+    let (shop, settings) = patient_shop(Kind::Postgres, &redis, &receiver).await;
+    receiver.by_order(|order| (order > 1_000).then_some(Behaviour::Status(500)));
+    let daemon = listening(&settings).await;
+    let (mut good, mut added): (i64, Vec<Instant>) = (0, Vec::new());
+    let mut every = tokio::time::interval(Duration::from_millis(100));
+    for tick in 0..600 {
+        every.tick().await;
+        shop.order(1_001 + tick, -1_000).await;
+        if tick % 30 < 3 {
+            good += 1;
+            shop.order(good, -1_000).await;
+            added.push(Instant::now());
+        }
+    }
+    wait::until("all good events have arrived", async || receiver.taken().len() == added.len()).await;
+    daemon.stop().await;
+    let received = receiver.received();
+    let delay = |order: usize| {
+        let one = received.iter().find(|one| one.order() == order as i64 + 1).expect("it has arrived");
+        one.at.saturating_duration_since(added[order])
+    };
+    let delays: Vec<Duration> = (0..added.len()).map(delay).collect();
+    // What an endpoint is like that has taken nothing so far it has to show first.
+    let late = delays[9..].iter().filter(|delay| **delay > Duration::from_secs(3)).count();
+    assert!(late == 0, "{late} of {} came late: {delays:?}", delays.len());
+}
+
 /// One 503 with `Retry-After: 86400`.
 #[tokio::test]
 async fn a_rest_of_a_day_is_for_the_event_that_was_asked() {

@@ -27,6 +27,7 @@ macro_rules! on_each_server {
 on_each_server! {
     fifteen_milliseconds_away
     the_way_is_lost_in_the_middle
+    connections_that_nobody_ends
 }
 
 /// The database answers after 15 ms at the earliest: a backlog, a stream of orders and a crowd close on time, none early.
@@ -81,4 +82,33 @@ async fn the_way_is_lost_in_the_middle(kind: Kind) {
     assert_eq!(outcome.closed.len(), 2_020);
     outcome.closed.retain(|number, _| *number > COUNT);
     assert_on_time(&outcome);
+}
+
+/// After a while without any way to the database new connections answer, and those of before never do, nor end: none of them is
+/// waited for, one after the other.
+async fn connections_that_nobody_ends(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    let proxy = Proxy::before(&shop.database.url);
+    let settings = shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url)).set("close.workers", 4);
+    let daemon = listening(&settings.set("close.batch_size", 5)).await;
+    // So that there are several connections.
+    shop.orders_due_in(1..=500, -1_000).await;
+    shop.until_all_settled().await;
+    shop.orders_due_in(501..=501, 1_500).await;
+    shop.write_keys(&redis, 0).await;
+    proxy.black_hole();
+    proxy.strand();
+    daemon.until_logged("database unavailable; waiting for it").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let due: Vec<(i64, i64)> = (0..40).map(|number| (601 + number, 1_000 + 50 * number)).collect();
+    shop.orders(&due).await;
+    shop.write_keys(&redis, 0).await;
+    proxy.pass();
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    let mut outcome = shop.assert_outcome().await;
+    outcome.closed.retain(|number, _| *number > 600);
+    let late = outcome.closed.values().filter(|millis| **millis > 2_000).count();
+    assert!(late == 0, "{late} of 40 were late: {outcome:?}");
 }

@@ -1,6 +1,11 @@
 //! A daemon that closes nothing: nothing changes in database and Redis, and what it reports is right.
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
 
 use serde_json::Value;
 
@@ -277,4 +282,26 @@ async fn a_shadow_ends_when_its_time_is_over() {
     assert_eq!(shop.status(1).await, UNPAID);
     let refused = order_closer(&settings, &["run", "--for", "3s"]).await.expect_code(64);
     assert!(refused.stderr.contains("--shadow"), "{}", refused.stderr);
+}
+
+/// As `| head -1` does it.
+#[tokio::test]
+async fn a_shadow_ends_when_what_it_tells_is_read_no_more() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    let redis = Redis::start();
+    shop.orders_due_in([1, 2], -60_000).await;
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let daemon = Daemon::started(&shop.settings_with(&redis), |command| {
+        command.args(["--shadow", "--json"]).stdout(writer);
+    });
+    daemon.until_logged("watching what becomes of unpaid orders").await;
+    let close = async |order: i64| shop.database.execute(&format!("UPDATE orders SET status = {CLOSED} WHERE order_no = {order}")).await;
+    close(1).await;
+    let first = tokio::task::spawn_blocking(|| BufReader::new(reader).lines().next()).await.expect("a reader");
+    let first = first.expect("a line").expect("text");
+    assert!(first.contains("\"order\":\"1\""), "{first}");
+    close(2).await;
+    let ended = wait::some("it ends", async || daemon.ended()).await;
+    assert_eq!(ended.code(), Some(0), "{:?}", daemon.lines());
+    assert_eq!(daemon.logged("what the shadow tells is read no more"), 1);
 }

@@ -39,23 +39,28 @@ async fn an_entry_of_the_stream_is_a_timer() {
     assert_eq!(told, [(1, json!({})), (2, json!({ "a": 1 }))].into());
 
     // What is no timer is moved aside, and is in nobody's way.
+    let nobody = ["XADD", "order-closer:timers", "*", "kind", "reminder", "key", "8", "in", "0s", "target", "nobody"];
+    redis.command(&nobody);
     for wrong in [&["in", "soon"][..], &["in", "1h", "data", "[]"], &["in", "1h", "when", "now"], &["in", "1h", "generation", "x"], &[]] {
         add("*", "7", wrong);
     }
     add("*", "3", &["in", "200ms"]);
     add("*", "4", &["in", "1h"]);
     until_received(&receiver, 3).await;
-    wait::until("those that are none are moved aside", async || redis.command(&["XLEN", "order-closer:timers:rejected"]).integer() == 5)
+    wait::until("those that are none are moved aside", async || redis.command(&["XLEN", "order-closer:timers:rejected"]).integer() == 6)
         .await;
     wait::until("nothing is left", async || redis.command(&["XLEN", "order-closer:timers"]).integer() == 0).await;
     assert_eq!(states(&database).await.len(), 4, "and none of the others");
     let aside = format!("{:?}", redis.command(&["XRANGE", "order-closer:timers:rejected", "-", "+"]));
     assert!(
-        ["in is not a length of time", "no JSON object", "no field", "no whole number", "due is missing"]
+        ["in is not a length of time", "no JSON object", "no field", "no whole number", "due is missing", "which has a, stream"]
             .iter()
             .all(|why| aside.contains(why)),
         "{aside}"
     );
+    assert_eq!(daemon.logged("target \\\"nobody\\\" is not in the configuration"), 1);
+    let checked = order_closer(&settings, &["check"]).await;
+    assert!(checked.stdout.contains("! timers           6 entries of order-closer:timers were no timers"), "{}", checked.stdout);
 
     // One that was committed, and not acknowledged, comes again and changes nothing.
     until_told(&database).await;

@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use nix::sys::signal::Signal;
@@ -25,7 +25,8 @@ pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_order-closer");
 #[derive(Debug)]
 pub struct Daemon {
     process: Process,
-    lines: Arc<Mutex<Vec<String>>>,
+    /// Each with the moment at which it was read.
+    lines: Arc<Mutex<Vec<(SystemTime, String)>>>,
     unread: Arc<AtomicBool>,
     reader: JoinHandle<()>,
     folder: TempDir,
@@ -56,7 +57,7 @@ impl Daemon {
                 while paused.load(Ordering::SeqCst) {
                     std::thread::sleep(Duration::from_millis(10));
                 }
-                collected.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                collected.lock().unwrap_or_else(PoisonError::into_inner).push((SystemTime::now(), line));
             }
         });
         Self { process, lines, unread, reader, folder }
@@ -74,6 +75,11 @@ impl Daemon {
 
     /// What it has logged.
     pub fn lines(&self) -> Vec<String> {
+        self.heard().into_iter().map(|(_, line)| line).collect()
+    }
+
+    /// What it has logged, each line with the moment at which it was read: the daemon's own clock may be wrong.
+    pub fn heard(&self) -> Vec<(SystemTime, String)> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

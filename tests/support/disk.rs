@@ -2,23 +2,20 @@
 
 use std::{
     fs,
-    io::ErrorKind,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use nix::{
-    fcntl::{FallocateFlags, fallocate},
-    sys::statvfs::statvfs,
-    unistd,
-};
+use nix::{sys::statvfs::statvfs, unistd};
 
-use super::process;
+use super::{process, wait};
 
 /// A disk in memory; it goes with the test process.
 #[derive(Debug)]
 pub struct Disk {
     folder: PathBuf,
+    /// In bytes.
+    size: u64,
 }
 
 impl Disk {
@@ -38,7 +35,7 @@ impl Disk {
         let mut undertaker = Command::new("sh");
         undertaker.args(["-c", end, "sh"]).arg(&folder).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         std::mem::forget(undertaker.spawn().expect("sh can be started"));
-        Some(Self { folder })
+        Some(Self { folder, size: u64::from(size) * 1_024 * 1_024 })
     }
 
     /// A new folder there.
@@ -48,31 +45,24 @@ impl Disk {
         folder
     }
 
-    /// Leaves no room for anybody.
+    /// Leaves no room for anybody: it becomes as small as what is on it. A file in its place would take the machine's memory.
     pub fn fill(&self) {
-        let ballast = fs::OpenOptions::new().create(true).append(true).open(self.ballast()).expect("a file can be made");
-        // Whoever gives room back meanwhile gives it to this.
-        while let Some(free) = self.free().filter(|free| *free > 0) {
-            let length = i64::try_from(ballast.metadata().expect("a file has a length").len()).expect("it is small");
-            if fallocate(&ballast, FallocateFlags::empty(), length, free).is_err() {
-                return;
-            }
-        }
+        wait::blocking("the disk is full", || Ok(self.resize(self.used()))).expect("it can be resized");
     }
 
     /// Makes room again.
     pub fn empty(&self) {
-        if let Err(error) = fs::remove_file(self.ballast()) {
-            assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-        }
+        assert!(self.resize(self.size), "a disk can grow");
     }
 
-    fn ballast(&self) -> PathBuf {
-        self.folder.join("ballast")
+    /// Whether it takes so many bytes in all from now on: no fewer than are on it.
+    fn resize(&self, size: u64) -> bool {
+        let resized = Command::new("mount").args(["-o", &format!("remount,size={size}")]).arg(&self.folder).output();
+        resized.is_ok_and(|resized| resized.status.success())
     }
 
-    fn free(&self) -> Option<i64> {
-        let state = statvfs(Path::new(&self.folder)).ok()?;
-        i64::try_from(state.blocks_available() * state.fragment_size()).ok()
+    fn used(&self) -> u64 {
+        let state = statvfs(Path::new(&self.folder)).expect("a disk has a state");
+        (state.blocks() - state.blocks_free()) * state.fragment_size()
     }
 }

@@ -1,15 +1,17 @@
 //! A MariaDB server, or a MySQL in its place: one for all tests, or one of a test's own that may be killed.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
 };
 
 use nix::{
     sys::signal::Signal,
     unistd::{Uid, User},
 };
+use tempfile::TempDir;
 
 use super::{ports, process, process::Process, wait};
 
@@ -20,6 +22,8 @@ const PROGRAMS: &str = "COMPAT_MARIADB";
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     arguments: Vec<String>,
+    /// Where its log of changes is, if it has one.
+    log: Option<Arc<TempDir>>,
 }
 
 impl Options {
@@ -34,6 +38,13 @@ impl Options {
     #[must_use]
     pub fn time_zone(self, zone: &str) -> Self {
         self.argument(&format!("--default-time-zone={zone}"))
+    }
+
+    /// A standby may be made of it. Its log of changes has a place of its own, as where disks are small.
+    #[must_use]
+    pub fn replicated(mut self) -> Self {
+        self.log = Some(Arc::new(process::folder()));
+        self.argument("--binlog-format=ROW").argument("--log-slave-updates")
     }
 
     /// As MariaDB comes, in what makes it slower and safer than a test needs it.
@@ -64,7 +75,7 @@ pub struct MariaDb {
     home: PathBuf,
     port: u16,
     process: Process,
-    _folder: Option<tempfile::TempDir>,
+    _folder: Option<TempDir>,
 }
 
 static SHARED: LazyLock<MariaDb> = LazyLock::new(|| MariaDb::new(Options::default(), process::lasting_folder(), None));
@@ -81,7 +92,7 @@ impl MariaDb {
         Options::default()
     }
 
-    fn new(options: Options, home: PathBuf, folder: Option<tempfile::TempDir>) -> Self {
+    fn new(options: Options, home: PathBuf, folder: Option<TempDir>) -> Self {
         let mut install = if is_mysql() { initialize_mysql(&home) } else { install_mariadb() };
         install.arg(user_argument()).arg(format!("--datadir={}", home.join("data").display())).arg(format!("--tmpdir={}", home.display()));
         process::run("the installation of a database", install);
@@ -135,6 +146,34 @@ impl MariaDb {
         self.process = launch(&self.options, &self.home, self.port).unwrap_or_else(|error| panic!("MariaDB does not start again: {error}"));
     }
 
+    /// A server with the same data, as this one has them on its disk while it stands still for a moment. It is yet to be told
+    /// whom it follows.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let folder = process::folder();
+        let home = folder.path().to_owned();
+        let options = self.options.clone().replicated();
+        let logs = [&self.options, &options].map(|options| options.log.as_deref().expect("replicated").path());
+        self.freeze();
+        self.until_still();
+        copy(&self.home.join("data"), &home.join("data"));
+        copy(logs[0], logs[1]);
+        self.thaw();
+        // The log's index names files by their whole paths.
+        let index = process::read(&logs[1].join("binlog.index"));
+        let own = index.replace(&logs[0].display().to_string(), &logs[1].display().to_string());
+        fs::write(logs[1].join("binlog.index"), own).expect("a file can be written");
+        let (process, port) = ports::with_free("mariadbd", |port| Ok((launch(&options, &home, port)?, port)));
+        Self { options, home, port, process, _folder: Some(folder) }
+    }
+
+    /// Waits until none of its threads does anything any more, after [`MariaDb::freeze`].
+    fn until_still(&self) {
+        let threads = || fs::read_dir(format!("/proc/{}/task", self.pid())).into_iter().flatten().flatten();
+        let is_still = || threads().all(|thread| process::read(&thread.path().join("status")).contains("State:\tT"));
+        wait::blocking("mariadbd stands still", || Ok(is_still())).expect("it does");
+    }
+
     /// The statements that make these zones of the tz database known to the server.
     pub fn time_zone_tables(zones: &[&str]) -> String {
         let program = if is_mysql() {
@@ -149,6 +188,13 @@ impl MariaDb {
         };
         zones.iter().map(load).collect()
     }
+}
+
+/// Copies a folder with all that is in it.
+fn copy(from: &Path, to: &Path) {
+    let mut cp = Command::new("cp");
+    cp.arg("--recursive").arg("--no-target-directory").arg(from).arg(to);
+    process::run("cp", cp);
 }
 
 /// Without being told, `mariadbd` refuses to run as root.
@@ -176,7 +222,7 @@ fn install_mariadb() -> Command {
 fn initialize_mysql(home: &Path) -> Command {
     let statements = home.join("users.sql");
     let users = "CREATE USER root@127.0.0.1 IDENTIFIED BY '';\nGRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n";
-    std::fs::write(&statements, users).expect("a file can be written");
+    fs::write(&statements, users).expect("a file can be written");
     let mut initialize = process::mortal(server());
     initialize.args(["--no-defaults", "--initialize-insecure"]).arg(format!("--init-file={}", statements.display()));
     initialize
@@ -184,7 +230,7 @@ fn initialize_mysql(home: &Path) -> Command {
 
 fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> {
     let log = home.join("log");
-    std::fs::remove_file(&log).ok();
+    fs::remove_file(&log).ok();
     let mut command = process::mortal(server());
     command.current_dir(home).args([
         "--no-defaults".into(),
@@ -209,6 +255,10 @@ fn launch(options: &Options, home: &Path, port: u16) -> Result<Process, String> 
         // A killed process loses nothing by this, only a killed machine would.
         "--innodb-flush-log-at-trx-commit=2".into(),
     ]);
+    if let Some(log) = &options.log {
+        // Ports are as different as servers are.
+        command.arg(format!("--log-bin={}", log.path().join("binlog").display())).arg(format!("--server-id={port}"));
+    }
     command.args(&options.arguments);
     process::log_to(&mut command, &log);
     let process = Process::spawn("mariadbd", command);

@@ -13,6 +13,8 @@ pub mod daemon;
 pub mod database;
 /// A file system that can be full.
 pub mod disk;
+/// Whoever is asked before an order closes, and lies.
+pub mod liar;
 /// A MariaDB server.
 pub mod mariadb;
 /// The socket on which systemd hears its services.
@@ -43,6 +45,8 @@ pub mod shop;
 pub mod sqlite;
 /// Whoever is asked before an order closes.
 pub mod till;
+/// Connections over TLS.
+mod tls;
 /// Waiting for conditions.
 pub mod wait;
 

@@ -61,6 +61,7 @@ struct Network {
     resets: u64,
     closes: u64,
     half_closes: [u64; 2],
+    strands: u64,
 }
 
 /// A proxy before a server on this machine; dropping it cuts all that it carries.
@@ -84,6 +85,7 @@ impl Proxy {
             resets: 0,
             closes: 0,
             half_closes: [0; 2],
+            strands: 0,
         });
         let (told, listening) = watch::channel(true);
         let (port, listener) = ports::with_free("a proxy", |port| {
@@ -152,6 +154,11 @@ impl Proxy {
     /// one on which nothing was sent meanwhile goes on.
     pub fn pass(&self) {
         self.change(|network| network.swallows = false);
+    }
+
+    /// The connections that there are never carry anything again, and nobody hears of that; as when a router has forgotten them.
+    pub fn strand(&self) {
+        self.change(|network| network.strands += 1);
     }
 
     /// Refuses new connections, from the moment that this returns.
@@ -260,7 +267,8 @@ async fn carry(mut client: TcpStream, born: Network, mut network: watch::Receive
 
 /// Waits until this connection is to be cut: by FIN, or (an error) by RST.
 async fn cut(born: &Network, mut network: watch::Receiver<Network>, lost: &AtomicBool) -> io::Result<()> {
-    let is_reset = |now: &Network| now.resets != born.resets || (!now.swallows && lost.load(Ordering::SeqCst));
+    let hears = |now: &Network| !now.swallows && now.strands == born.strands;
+    let is_reset = |now: &Network| now.resets != born.resets || (hears(now) && lost.load(Ordering::SeqCst));
     let reset = network.wait_for(|now| is_reset(now) || now.closes != born.closes).await.is_ok_and(|now| is_reset(&now));
     if reset { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(()) }
 }
@@ -341,7 +349,11 @@ async fn one_way(
                 }
             };
             tokio::time::sleep_until(arrives).await;
-            if network.borrow_and_update().swallows || lost.load(Ordering::SeqCst) {
+            let (swallows, strands) = {
+                let now = network.borrow_and_update();
+                (now.swallows, now.strands)
+            };
+            if swallows || strands != born.strands || lost.load(Ordering::SeqCst) {
                 lost.store(true, Ordering::SeqCst);
             } else if half_closed {
                 // Nobody listens on that side any more.

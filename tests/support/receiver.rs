@@ -17,14 +17,10 @@ use axum::{
     http::{HeaderMap, Response, header},
 };
 use futures::stream;
-use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{ServerConfig, crypto::ring},
-    server::TlsStream,
-};
+use tokio::net::TcpListener;
+
+use super::tls::TlsListener;
 
 /// The signing secret of [`Receiver::webhook`], and another one.
 pub const SECRETS: [&str; 2] = ["whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3", "whsec_YW5vdGhlci1zZWNyZXQtb2YtMzItYnl0ZXMtaXMtaGVyZQ=="];
@@ -152,22 +148,9 @@ impl Receiver {
 
     /// One at `localhost` whose certificate is for this host, and good until this year.
     pub async fn with_certificate(certificate: &Path, host: &str, until: i32) -> Self {
-        let mut parameters = CertificateParams::new([host.to_owned()]).expect("a name");
-        parameters.not_after = date_time_ymd(until, 1, 1);
-        let signing_key = KeyPair::generate().expect("a key");
-        let cert = parameters.self_signed(&signing_key).expect("a certificate");
-        std::fs::write(certificate, cert.pem()).expect("a file can be written");
-        let key = signing_key.serialize_der().try_into().expect("a key");
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("protocols")
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .expect("a certificate with its key");
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let receiver = Self::new(format!("https://localhost:{}/hook", listener.local_addr().expect("an address").port()));
+        let listener = TlsListener::bind(certificate, host, until).await;
+        let receiver = Self::new(format!("https://localhost:{}/hook", listener.port()));
         let router = receiver.router();
-        let listener = TlsListener { listener, acceptor: TlsAcceptor::from(Arc::new(config)) };
         tokio::spawn(async move { axum::serve(listener, router).await });
         receiver
     }
@@ -320,29 +303,6 @@ struct InHand<'r>(&'r Receiver, &'r str);
 impl Drop for InHand<'_> {
     fn drop(&mut self) {
         self.0.lock().in_hand.remove(self.1);
-    }
-}
-
-struct TlsListener {
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = std::net::SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        loop {
-            let (stream, address) = self.listener.accept().await.expect("connections can be accepted");
-            if let Ok(stream) = self.acceptor.accept(stream).await {
-                return (stream, address);
-            }
-        }
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.listener.local_addr()
     }
 }
 

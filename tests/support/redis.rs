@@ -18,7 +18,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 pub use client::Reply;
-pub use cluster::Cluster;
+pub use cluster::{Cluster, slot};
 pub use flood::Flood;
 pub use impostor::Impostor;
 pub use trio::{Safety, Trio};

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -14,7 +15,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use super::receiver::SECRETS;
+use super::{receiver::SECRETS, tls::TlsListener};
 
 /// What is done with a request.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +107,15 @@ impl Till {
         till
     }
 
+    /// One over TLS, at `localhost`, whose certificate is written to this file.
+    pub async fn with_tls(certificate: &Path) -> Self {
+        let listener = TlsListener::bind(certificate, "localhost", 4096).await;
+        let till = Self { port: listener.port(), ..Self::start().await };
+        let router = axum::Router::new().fallback(answer).with_state(till.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        till
+    }
+
     async fn serve(&self, port: u16) -> u16 {
         let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port is free");
         let port = listener.local_addr().expect("an address").port();
@@ -139,6 +149,11 @@ impl Till {
     /// Its settings; `more` are further ones.
     pub fn settings(&self, more: &str) -> String {
         format!("[close.ask]\nurl = '{}'\nsecrets = ['{}']\n{more}\n", self.url(), SECRETS[0])
+    }
+
+    /// Where it is asked over TLS.
+    pub fn tls_url(&self) -> String {
+        format!("https://localhost:{}/ask", self.port)
     }
 
     /// Where it is asked.

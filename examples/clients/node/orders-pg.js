@@ -8,7 +8,7 @@ const db = new pg.Pool({ connectionString: process.env.DATABASE_URL });
 const redis = createClient({ url: process.env.REDIS_URL, disableOfflineQueue: true, socket: { connectTimeout: 500 } });
 // Without a listener the first error would end the process.
 redis.on("error", () => {});
-// Nobody waits for this: with Redis down it goes on for ever.
+// Not awaited: with Redis down it goes on for ever.
 redis.connect().catch(() => {});
 
 /** deadline: a Date, so the row and the key have the same millisecond. */

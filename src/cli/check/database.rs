@@ -2,7 +2,7 @@
 
 use crate::{
     cli::check::{Examination, Finding, deadlines, events, host_micros},
-    config::{Config, Status},
+    config::{Config, RuleName, Status},
     store::{self, Catalogue, Census, Claim, HostSeen, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
     trigger::claimed_twice,
 };
@@ -14,7 +14,7 @@ const GRANTS: &str = "grants";
 /// What to do where rights are missing, which are listed before.
 const GRANTED: &str = "grant the rights that are missing, as said above, and check again";
 
-pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
+pub(super) async fn examine(config: &Config, rules: &[RuleName], rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
     let (opened, lacking) = tokio::join!(store::open(config), store::lacking_rights(config));
     // Why there are none to be had, the other says.
@@ -125,7 +125,7 @@ pub(super) async fn examine(config: &Config, rehearsal: bool) -> Examination {
             "no order closes until the database takes changes: let database.url lead to one that does, no replica",
         )),
     }
-    for finding in events::examine(config, store.as_ref()).await {
+    for finding in events::examine(config, rules, store.as_ref()).await {
         examination.add(finding);
     }
     store.close().await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     cli::check::Finding,
-    config::{Config, EventSource, Stream, Webhook},
+    config::{Config, EventSource, RuleName, Stream, Webhook},
     order::{Printable, rfc3339},
     outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState, webhooks_of},
     store::{Outbox, Store, StoreError},
@@ -12,8 +12,9 @@ use crate::{
 
 const TABLES: &str = "own tables";
 
-pub(super) async fn examine(config: &Config, store: &dyn Store) -> Vec<Finding> {
-    let mut findings = tables(config, store).await;
+/// `rules` are all those of the configuration.
+pub(super) async fn examine(config: &Config, rules: &[RuleName], store: &dyn Store) -> Vec<Finding> {
+    let mut findings = tables(config, rules, store).await;
     let untold: Vec<&str> = config.events.untold().collect();
     if !untold.is_empty() {
         let found = format!("enabled is false, so these targets are told nothing: {}", untold.join(", "));
@@ -34,7 +35,7 @@ async fn is_recorded_elsewhere(outbox: &Outbox) -> bool {
     outbox.is_ready() && outbox.events(&lately).await.is_ok_and(|events| !events.is_empty())
 }
 
-async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
+async fn tables(config: &Config, rules: &[RuleName], store: &dyn Store) -> Vec<Finding> {
     let outbox = store.outbox();
     if !outbox.is_ready() {
         return vec![match outbox.version() {
@@ -53,13 +54,16 @@ async fn tables(config: &Config, store: &dyn Store) -> Vec<Finding> {
         let found = format!("closing is paused by {}: {}", Printable(&who), Printable(&reason));
         findings.push(Finding::warn("pause", found, "order-closer resume"));
     }
-    let known = async { Ok::<_, StoreError>((outbox.backlog().await?, outbox.target_states(None).await?)) };
+    let known = async {
+        Ok::<_, StoreError>((outbox.backlog().await?, outbox.target_states(None).await?, outbox.given_up_by_others(rules).await?))
+    };
     match known.await {
-        Ok((backlog, states)) => {
+        Ok((backlog, states, given_up)) => {
             findings.extend(targets(config, &backlog));
             if config.which.name.is_timers() {
                 findings.extend(unknown_targets(config, outbox).await);
             }
+            findings.extend(given_up.iter().map(given_up_by));
             findings.extend(states.iter().filter(|state| config.events.targets().any(|name| name == state.target)).filter_map(state));
         }
         Err(error) => {
@@ -77,6 +81,13 @@ async fn unknown_targets(config: &Config, outbox: &Outbox) -> Option<Finding> {
     let names = unknown.iter().map(|name| Printable(name).to_string()).collect::<Vec<_>>().join(", ");
     let found = format!("timers that are due next name targets that are not in the configuration: {names}");
     (!unknown.is_empty()).then(|| Finding::warn("targets", found, "add them under [timers]; what timers have to tell waits for that"))
+}
+
+/// Orders that no rule passes over any more, since the one that has given them up is not in the configuration.
+fn given_up_by((rule, orders): &(String, u64)) -> Finding {
+    let found = format!("the rule {rule} has given up {orders} orders, and is not in the configuration: no command lists them");
+    let fix = format!("put the rule back under that name, or forget that: order-closer dead-letters forget {rule}");
+    Finding::warn("dead letters", found, fix)
 }
 
 /// What keeps a target from being told.

@@ -15,7 +15,7 @@ use crate::{
     },
     config::{Config, Redis, RedisAddress},
     redis::{Commands, EXPIRED_FLAGS, Events, Primary, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
-    trigger::first_edition_lives,
+    trigger::{Intake, first_edition_lives},
 };
 
 /// How long the examination may take in all.
@@ -69,6 +69,15 @@ async fn inspect(config: &Config, examination: &mut Examination) {
     let inspected = primaries.iter().map(|primary| inspect_primary(config, &commands, primary));
     let inspected: Vec<Examination> = join_all(inspected).await;
     together(&primaries, inspected, examination);
+    if let Some(key) = &config.timers.intake {
+        let aside = Intake::aside(key);
+        // The daemon needs no right to that: who may not read it looks for himself.
+        if let Ok(entries @ 1..) = commands.length(&aside).await {
+            let found = format!("{entries} entries of {key} were no timers, and were moved to {aside}");
+            let fix = format!("see the field rejected_for (XREVRANGE {aside} + - COUNT 10), add them anew, then DEL {aside}");
+            examination.add(Finding::warn("timers", found, fix));
+        }
+    }
     // Who may not read it is told so among the rights.
     if first_edition_lives(config, &commands).await.unwrap_or(false) {
         examination.add(Finding::warn(

@@ -56,7 +56,10 @@ fn named<'t>(table: &'t SurveyedTable, list: &[&str], fits: impl Fn(&SurveyedCol
 
 /// Columns that may be the id: the primary key, and what is unique and called like one.
 pub(super) fn ids(table: &SurveyedTable) -> Vec<&SurveyedColumn> {
-    let can_be = |column: &SurveyedColumn| matches!(column.kind, ColumnKind::Integer | ColumnKind::Text | ColumnKind::Uuid);
+    // Sixteen bytes are a UUID.
+    const UUID: ColumnKind = ColumnKind::Bytes { length: 16, fixed: true };
+    let can_be =
+        |column: &SurveyedColumn| matches!(column.kind, ColumnKind::Integer | ColumnKind::Text | ColumnKind::Uuid) || column.kind == UUID;
     let primary = table.columns.iter().filter(|column| column.is_primary && can_be(column));
     let mut found: Vec<&SurveyedColumn> = primary.collect();
     let others = named(table, IDS, |column| can_be(column) && column.is_unique);
@@ -72,7 +75,10 @@ pub(super) fn ids(table: &SurveyedTable) -> Vec<&SurveyedColumn> {
 
 /// Columns that may be the status.
 pub(super) fn statuses(table: &SurveyedTable) -> Vec<&SurveyedColumn> {
-    named(table, STATUSES, |column| matches!(column.kind, ColumnKind::Integer | ColumnKind::Text | ColumnKind::Enumeration(_)))
+    let can_be = |column: &SurveyedColumn| {
+        matches!(column.kind, ColumnKind::Integer | ColumnKind::Text | ColumnKind::Enumeration(_) | ColumnKind::Bytes { .. })
+    };
+    named(table, STATUSES, can_be)
 }
 
 /// Columns that may be the deadline, or the time of creation: the deadline first.
@@ -81,7 +87,7 @@ pub(super) fn deadlines(table: &SurveyedTable) -> Vec<&SurveyedColumn> {
         ColumnKind::Time { .. } | ColumnKind::Integer => true,
         // SQLite has no type for times.
         ColumnKind::Text => column.declared.to_uppercase().contains("TEXT"),
-        ColumnKind::Enumeration(_) | ColumnKind::Uuid | ColumnKind::Boolean | ColumnKind::Other => false,
+        ColumnKind::Enumeration(_) | ColumnKind::Uuid | ColumnKind::Bytes { .. } | ColumnKind::Boolean | ColumnKind::Other => false,
     };
     named(table, DEADLINES, can_be).into_iter().chain(named(table, CREATED, can_be)).collect()
 }
@@ -101,7 +107,7 @@ pub(super) fn not_deleted(table: &SurveyedTable) -> Option<String> {
             ColumnKind::Boolean if column.declared.starts_with("bit") => Some(format!("{} = 0", column.name)),
             ColumnKind::Boolean => Some(format!("NOT {}", column.name)),
             ColumnKind::Time { .. } => Some(format!("{} IS NULL", column.name)),
-            ColumnKind::Text | ColumnKind::Enumeration(_) | ColumnKind::Uuid | ColumnKind::Other => None,
+            ColumnKind::Text | ColumnKind::Enumeration(_) | ColumnKind::Uuid | ColumnKind::Bytes { .. } | ColumnKind::Other => None,
         }
     })
 }
@@ -125,7 +131,12 @@ pub(super) fn values(column: &SurveyedColumn, counts: &[(Option<String>, u64)]) 
     let allowed: Vec<String> = match &column.kind {
         ColumnKind::Enumeration(labels) => labels.clone(),
         ColumnKind::Integer => said.iter().map(|(number, _)| number.clone()).collect(),
-        ColumnKind::Text | ColumnKind::Uuid | ColumnKind::Time { .. } | ColumnKind::Boolean | ColumnKind::Other => Vec::new(),
+        ColumnKind::Text
+        | ColumnKind::Uuid
+        | ColumnKind::Bytes { .. }
+        | ColumnKind::Time { .. }
+        | ColumnKind::Boolean
+        | ColumnKind::Other => Vec::new(),
     };
     let mut values: Vec<StatusValue> = counted.map(|(value, orders)| StatusValue { label: label(&value), value, orders }).collect();
     for value in allowed {

@@ -144,6 +144,8 @@ pub(super) const STATUSES: &[&str] = &[
     "payment_status",
     "payment_state",
     "pay_status",
+    "status_id",
+    "state_id",
 ];
 
 /// Columns by which an order service calls an order, where they are unique.

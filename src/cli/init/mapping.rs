@@ -11,7 +11,7 @@ use crate::{
         },
         output::print,
     },
-    config::{Config, Span},
+    config::{ColumnName, Config, Span, TableName},
     order::did_you_mean,
     redis::Commands,
     store::{COUNTED, ColumnKind, Survey, SurveyedColumn, SurveyedTable},
@@ -65,7 +65,7 @@ impl Mapping {
             table,
             &candidates::statuses(table),
         )?;
-        let counts = survey.counts(table, &status.name).await.map_err(Failure::from)?;
+        let counts = survey.counts(table, &status).await.map_err(Failure::from)?;
         let values = candidates::values(&status, &counts);
         show(table, &status, &values);
         let unpaid = unpaid(asker, arguments, &status, &values)?;
@@ -129,11 +129,13 @@ impl Mapping {
 fn table<'s>(asker: &Asker, arguments: &Arguments, tables: &'s [SurveyedTable]) -> Result<&'s SurveyedTable, Failure> {
     let find = |name: &str| tables.iter().find(|table| table.name.to_string() == name);
     if let Some(name) = &arguments.table {
-        return find(name).ok_or_else(|| {
-            let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
-            let meant = did_you_mean(name, names.iter().map(String::as_str));
-            Failure::new(Exit::Usage, format!("--table {name}: this database has no such table{meant}"))
-        });
+        return find(name)
+            .ok_or_else(|| {
+                let names: Vec<String> = tables.iter().map(|table| table.name.to_string()).collect();
+                let meant = did_you_mean(name, names.iter().map(String::as_str));
+                Failure::new(Exit::Usage, format!("--table {name}: this database has no such table{meant}"))
+            })
+            .and_then(|table| usable("--table", name, TableName::try_from(name.clone())).map(|()| table));
     }
     if tables.is_empty() {
         let message =
@@ -145,7 +147,18 @@ fn table<'s>(asker: &Asker, arguments: &Arguments, tables: &'s [SurveyedTable]) 
     let [likely_ones, others]: [Vec<Choice>; 2] =
         [likely.iter().map(|table| table_choice(table)).collect(), others.map(table_choice).collect()];
     let name = asker.choose("--table", "the table with the orders", &likely_ones, &others, candidates::is_clear(&likely))?;
+    usable("--table", &name, TableName::try_from(name.clone()))?;
     find(&name).ok_or_else(|| Failure::new(Exit::Software, format!("{name} was chosen, and is no table")))
+}
+
+/// Refuses a name that the database has and the configuration can't.
+fn usable<T>(flag: &str, name: &str, parsed: Result<T, String>) -> Result<(), Failure> {
+    let refused = |_| {
+        let reason =
+            "a name with a quote, a semicolon, a control character or, in a column, a dot can't stand in the configuration; rename it";
+        Failure::new(Exit::Usage, format!("{flag} {name}: {reason}"))
+    };
+    parsed.map(drop).map_err(refused)
 }
 
 /// One of the table's columns: by its name, or of those that may be meant.
@@ -159,15 +172,18 @@ fn column(
 ) -> Result<SurveyedColumn, Failure> {
     let find = |name: &str| table.columns.iter().find(|column| column.name == name).cloned();
     if let Some(name) = given {
-        return find(name).ok_or_else(|| {
-            let meant = did_you_mean(name, table.columns.iter().map(|column| column.name.as_str()));
-            Failure::new(Exit::Usage, format!("{flag} {name}: {} has no such column{meant}", table.name))
-        });
+        return find(name)
+            .ok_or_else(|| {
+                let meant = did_you_mean(name, table.columns.iter().map(|column| column.name.as_str()));
+                Failure::new(Exit::Usage, format!("{flag} {name}: {} has no such column{meant}", table.name))
+            })
+            .and_then(|column| usable(flag, name, ColumnName::try_from(name.to_owned())).map(|()| column));
     }
     let others = table.columns.iter().filter(|column| !candidates.iter().any(|known| known.name == column.name));
     let [likely, others]: [Vec<Choice>; 2] =
         [candidates.iter().map(|column| column_choice(column)).collect(), others.map(column_choice).collect()];
     let name = asker.choose(flag, what, &likely, &others, !likely.is_empty())?;
+    usable(flag, &name, ColumnName::try_from(name.clone()))?;
     find(&name).ok_or_else(|| Failure::new(Exit::Software, format!("{name} was chosen, and is no column")))
 }
 
@@ -183,9 +199,9 @@ async fn id(
     if let Some(named) = arguments.id.as_deref().and_then(|name| table.columns.iter().find(|column| column.name == name)) {
         found = vec![named];
     }
-    let names: Vec<&str> = found.iter().map(|column| column.name.as_str()).collect();
-    let rows = if names.is_empty() { Vec::new() } else { survey.newest(table, &names, NEWEST).await.map_err(Failure::from)? };
-    let ids: Vec<Vec<String>> = (0..names.len()).map(|at| rows.iter().filter_map(|row| row[at].clone()).collect()).collect();
+    let asked = found.clone();
+    let rows = if asked.is_empty() { Vec::new() } else { survey.newest(table, &asked, NEWEST).await.map_err(Failure::from)? };
+    let ids: Vec<Vec<String>> = (0..asked.len()).map(|at| rows.iter().filter_map(|row| row[at].clone()).collect()).collect();
     let seen = match redis {
         Some(redis) => keys::prefix(redis, &ids).await,
         None => None,
@@ -195,7 +211,7 @@ async fn id(
         found.insert(0, column);
     }
     let id = column(asker, "--id", "the column with the id that stands in the keys", arguments.id.as_deref(), table, &found)?;
-    let at = names.iter().position(|name| *name == id.name);
+    let at = asked.iter().position(|column| column.name == id.name);
     let prefix = seen.filter(|(seen, _)| Some(*seen) == at).map(|(_, prefix)| prefix);
     Ok((id, at.map(|at| ids[at].clone()).unwrap_or_default(), prefix))
 }
@@ -209,8 +225,9 @@ fn show(table: &SurveyedTable, status: &SurveyedColumn, values: &[StatusValue]) 
     let counted: u64 = values.iter().map(|value| value.orders).sum();
     let of = if counted >= u64::from(COUNTED) { format!("of the newest {counted} orders") } else { "of all orders".into() };
     print(&format!("{} ({}), {of}:", status.name, status.declared));
+    let width = values.iter().map(|value| value.value.chars().count()).max().unwrap_or(0).max(20);
     for value in values {
-        print(format!("  {:<20} {:>8}  {}", value.value, value.orders, value.label).trim_end());
+        print(format!("  {:<width$} {:>8}  {}", value.value, value.orders, value.label).trim_end());
     }
 }
 
@@ -294,6 +311,7 @@ fn literal(status: &SurveyedColumn, text: &str) -> Result<String, String> {
             Err(format!("{text:?}: the column {} has {}{meant}", status.name, labels.join(", ")))
         }
         _ if text.is_empty() => Err("\"\": a status is needed".into()),
+        &ColumnKind::Bytes { length, fixed } => bytes(status, length, fixed, text),
         ColumnKind::Enumeration(_)
         | ColumnKind::Text
         | ColumnKind::Uuid
@@ -301,6 +319,17 @@ fn literal(status: &SurveyedColumn, text: &str) -> Result<String, String> {
         | ColumnKind::Boolean
         | ColumnKind::Other => Ok(toml::Value::from(text).to_string()),
     }
+}
+
+/// The same of bytes: as `HEX()` prints them, after 0x.
+fn bytes(status: &SurveyedColumn, length: usize, fixed: bool, text: &str) -> Result<String, String> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or_default();
+    let is_hex = !digits.is_empty() && digits.len().is_multiple_of(2) && digits.chars().all(|digit| digit.is_ascii_hexdigit());
+    if is_hex && (digits.len() == 2 * length || (!fixed && digits.len() < 2 * length)) {
+        return Ok(toml::Value::from(format!("0x{}", digits.to_ascii_lowercase())).to_string());
+    }
+    let wanted = format!("0x and {}{} hex digits, as HEX() shows them", if fixed { "" } else { "at most " }, 2 * length);
+    Err(format!("{text:?}: the column {} is {}, and its statuses are written {wanted}", status.name, status.declared))
 }
 
 /// Whether a column of numbers counts seconds or milliseconds.
@@ -316,7 +345,7 @@ async fn unit(
         None if deadline.kind != ColumnKind::Integer => return Ok(None),
         None => {}
     }
-    let rows = survey.newest(table, &[&deadline.name], NEWEST).await.map_err(Failure::from)?;
+    let rows = survey.newest(table, &[deadline], NEWEST).await.map_err(Failure::from)?;
     let numbers: Vec<i64> = rows.iter().filter_map(|row| row[0].as_ref()?.parse().ok()).filter(|number| *number > 0).collect();
     let looks_like =
         |unit: i64| !numbers.is_empty() && numbers.iter().filter(|number| SECONDS.contains(&(*number / unit))).count() * 2 > numbers.len();

@@ -10,9 +10,11 @@ const PAGE: &str = include_str!("../../../docs/order-service.md");
 /// The language of an order service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Language {
-    /// With Jedis.
+    /// With JDBC and Jedis.
     Java,
-    /// With go-redis.
+    /// With JdbcTemplate and StringRedisTemplate.
+    Spring,
+    /// With pgx and redigo.
     Go,
     /// With SQLAlchemy and redis-py.
     Python,
@@ -22,32 +24,38 @@ pub(super) enum Language {
     Node,
     /// With PDO and phpredis.
     Php,
+    /// With Laravel's DB and Redis.
+    Laravel,
     /// No code.
     None,
 }
 
 impl Language {
     /// All of them, by the words that flags take.
-    pub(super) const ALL: [(&str, Self); 7] = [
+    pub(super) const ALL: [(&str, Self); 9] = [
         ("none", Self::None),
         ("java", Self::Java),
+        ("spring", Self::Spring),
         ("go", Self::Go),
         ("python", Self::Python),
         ("django", Self::Django),
         ("node", Self::Node),
         ("php", Self::Php),
+        ("laravel", Self::Laravel),
     ];
 
     /// The code for this database, or for the one that is most like it, and what it is written with.
     pub(super) fn code(self, database: &DatabaseUrl) -> Option<(&'static str, &'static str)> {
         let heading = match (self, database) {
-            (Self::Java, _) => "### Java",
+            (Self::Java, _) => "### Java (JDBC",
+            (Self::Spring, _) => "### Java (Spring",
             (Self::Go, _) => "### Go",
             (Self::Python, _) => "### Python (SQLAlchemy",
             (Self::Django, _) => "### Python (Django",
             (Self::Node, DatabaseUrl::Postgres(_)) => "### Node (pg",
             (Self::Node, _) => "### Node (mysql2",
-            (Self::Php, _) => "### PHP",
+            (Self::Php, _) => "### PHP (PDO",
+            (Self::Laravel, _) => "### PHP (Laravel",
             (Self::None, _) => return None,
         };
         let section = &PAGE[PAGE.find(heading)?..];

@@ -159,6 +159,7 @@ impl TryFrom<String> for DatabaseUrl {
         for one in hosts::split(url.secret()).map_err(|what| wrong(&what))?.each {
             let parsed = parsed(&one).map_err(|what| wrong(&what))?;
             no_zone(parameters, &parsed)?;
+            no_others(parameters, &parsed)?;
             only(parameters, &parsed).and_then(|()| tls_mode(&parsed)).map_err(|what| wrong(&what))?;
         }
         Ok(url)
@@ -193,6 +194,39 @@ fn no_zone(known: &[&str], url: &Url) -> Result<(), String> {
         Some(zone) => Err(format!(
             "this URL has {zone}, which is a setting of its own here: take it out of the URL, and write the zone as database.time_zone"
         )),
+        None => Ok(()),
+    }
+}
+
+/// What other clients are told by parameters. Each may be named in an error: a part of a password is hardly called so.
+const OTHERS: &[&str] = &[
+    "allowPublicKeyRetrieval",
+    "channel_binding",
+    "characterEncoding",
+    "conn_max_age",
+    "connect_timeout",
+    "connection_limit",
+    "encoding",
+    "parseTime",
+    "pgbouncer",
+    "pool",
+    "pool_timeout",
+    "reconnect",
+    "useSSL",
+    "useUnicode",
+];
+
+/// Refuses the parameters of other clients by their names.
+fn no_others(known: &[&str], url: &Url) -> Result<(), String> {
+    let has = |other: &str| url.query_pairs().any(|(name, _)| name == other && !known.contains(&other));
+    if has("schema") {
+        return Err(
+            "this URL has schema, as Prisma writes it: take it out of the URL, and write orders.table with its schema, as shop.orders"
+                .into(),
+        );
+    }
+    match OTHERS.iter().find(|other| has(other)) {
+        Some(other) => Err(format!("this URL has {other}, which means something to another client: take it out of the URL")),
         None => Ok(()),
     }
 }

@@ -125,7 +125,7 @@ impl Relay {
                     }
                     hand.settled.notes.push(Note::Resting(reason.clone(), rest));
                 } else {
-                    self.refused(now, &reason, hand);
+                    self.refused(now, &reason, false, hand);
                 }
                 let failed = self.failed(&claimed, reason, rest);
                 hand.settled.failed.push(failed);
@@ -133,7 +133,7 @@ impl Relay {
             Answer::Away { reason } => {
                 hand.pass.failed += 1;
                 debug!(to = target, event = %claimed.event.id, reason, "delivery failed; will retry: the target is not there");
-                self.refused(now, &reason, hand);
+                self.refused(now, &reason, true, hand);
                 hand.settled.failed.push(claimed.not_tried(reason, AWAY));
             }
             Answer::Gone { reason } => {
@@ -163,8 +163,8 @@ impl Relay {
         }
     }
 
-    fn refused(&self, now: Instant, reason: &str, hand: &mut Hand) {
-        if hand.breaker.failed(now) {
+    fn refused(&self, now: Instant, reason: &str, away: bool, hand: &mut Hand) {
+        if hand.breaker.failed(now, away) {
             warn!(to = self.courier.target().name(), reason, "the target fails; asking it less often");
             hand.settled.notes.push(Note::Troubled(reason.into()));
         } else if hand.is_noted(false, now) {

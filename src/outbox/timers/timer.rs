@@ -88,11 +88,15 @@ const LONGEST: [(&str, usize); 3] = [("kind", 64), ("key", 255), ("target", 64)]
 const LONGEST_DATA: usize = 65_536;
 
 impl NewTimer {
-    /// The same, if the table takes it, and if it fires: what has been due for longer than `oldest` does not.
+    /// The same, if one of these targets is to be told, if the table takes it, and if it fires: what has been due for longer than
+    /// `oldest` does not.
     ///
     /// # Errors
     /// Says what would be right.
-    pub fn checked(self, oldest: Option<Duration>) -> Result<Self, String> {
+    pub fn checked(self, targets: &[String], oldest: Option<Duration>) -> Result<Self, String> {
+        if !targets.contains(&self.target) {
+            return Err(format!("target {:?} is not in the configuration, which has {}", self.target, targets.join(", ")));
+        }
         if let Due::At(due) = self.due {
             let long_ago = SystemTime::now().checked_sub(oldest.unwrap_or(Duration::MAX)).unwrap_or(UNIX_EPOCH);
             let long_ago = micros_of(long_ago).unwrap_or_default().max(EARLIEST);

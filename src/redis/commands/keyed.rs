@@ -198,6 +198,19 @@ impl Commands {
         self.run_on(key, &format!("+xadd ~{key}"), append).await
     }
 
+    /// How many entries a stream has; none where there is no such stream.
+    ///
+    /// # Errors
+    /// Says why Redis did not tell.
+    pub async fn length(&self, key: &str) -> Result<u64> {
+        let length = |client: Client, asking| async move {
+            let pipeline = begin(&client, asking).await?;
+            pipeline.xlen::<(), _>(key).await?;
+            last(pipeline).await
+        };
+        self.run_on(key, &format!("+xlen ~{key}"), length).await
+    }
+
     fn on_orders(&self, command: &str) -> String {
         format!("{command} {}", self.orders)
     }

@@ -1,6 +1,9 @@
 //! A pool that follows the host in use, and who of several rules may take how much of one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 
 use sqlx::{Pool, pool::PoolOptions};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
@@ -10,24 +13,29 @@ use crate::store::{
     hosts::{Hosts, Turn},
 };
 
-/// A pool of connections to the host in use: another one in each turn.
+/// A pool of connections to the host in use: another one in each turn, and whenever the way there was lost.
 pub(super) struct Pooled<D: Dialect> {
     hosts: Arc<Hosts<D>>,
     pub(super) options: PoolOptions<D::Driver>,
     now: Mutex<(Turn, Pool<D::Driver>)>,
+    /// How often the way was found again when the pool was made.
+    found: AtomicU64,
 }
 
 impl<D: Dialect> Pooled<D> {
     pub(super) fn new(hosts: &Arc<Hosts<D>>, options: PoolOptions<D::Driver>) -> Self {
         let turn = hosts.turn();
         let pool = options.clone().connect_lazy_with(hosts.options(&turn));
-        Self { hosts: Arc::clone(hosts), options, now: Mutex::new((turn, pool)) }
+        let found = AtomicU64::new(hosts.found());
+        Self { hosts: Arc::clone(hosts), options, now: Mutex::new((turn, pool)), found }
     }
 
     /// The pool of this turn.
     pub(super) fn now(&self) -> (Turn, Pool<D::Driver>) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        if now.0.over.is_cancelled() && !now.1.is_closed() {
+        let found = self.hosts.found();
+        let is_stale = self.found.swap(found, Ordering::AcqRel) != found;
+        if (is_stale || now.0.over.is_cancelled()) && !now.1.is_closed() {
             let turn = self.hosts.turn();
             let pool = self.options.clone().connect_lazy_with(self.hosts.options(&turn));
             let (_, before) = std::mem::replace(&mut *now, (turn, pool));

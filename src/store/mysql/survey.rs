@@ -1,6 +1,6 @@
 //! How MySQL and MariaDB are asked what they hold.
 
-use super::catalogue::labels;
+use super::{catalogue::labels, ids::IdColumn};
 use crate::store::survey::{ColumnKind, SurveyWords};
 
 pub(super) const SURVEY: SurveyWords = SurveyWords {
@@ -19,6 +19,8 @@ pub(super) const SURVEY: SurveyWords = SurveyWords {
          ORDER BY t.table_schema, t.table_name, c.ordinal_position LIMIT 500000",
     quote: '`',
     text: "CHAR",
+    status_of_bytes: |name| format!("CONCAT('0x', LOWER(HEX({name})))"),
+    id_of_bytes: |name| IdColumn::PackedUuid.text(name),
     kind,
 };
 
@@ -28,9 +30,15 @@ fn kind(base: &str, declared: &str, _: Vec<String>) -> ColumnKind {
         "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" => ColumnKind::Text,
         "enum" => ColumnKind::Enumeration(labels(declared)),
         "uuid" => ColumnKind::Uuid,
+        "binary" | "varbinary" => ColumnKind::Bytes { length: length(declared), fixed: base == "binary" },
         "timestamp" => ColumnKind::Time { has_zone: true },
         "datetime" | "date" => ColumnKind::Time { has_zone: false },
         "bit" => ColumnKind::Boolean,
         _ => ColumnKind::Other,
     }
+}
+
+/// The length in `binary(16)`.
+fn length(declared: &str) -> usize {
+    declared.split_once('(').and_then(|(_, rest)| rest.trim_end_matches(')').parse().ok()).unwrap_or(0)
 }

@@ -18,6 +18,8 @@ pub(super) const SURVEY: SurveyWords = SurveyWords {
          ORDER BY n.nspname, c.relname, a.attnum LIMIT 500000",
     quote: '"',
     text: "text",
+    status_of_bytes: str::to_owned,
+    id_of_bytes: str::to_owned,
     kind,
 };
 

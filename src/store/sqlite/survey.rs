@@ -17,6 +17,8 @@ pub(super) const SURVEY: SurveyWords = SurveyWords {
          ORDER BY m.name, x.cid",
     quote: '"',
     text: "TEXT",
+    status_of_bytes: str::to_owned,
+    id_of_bytes: str::to_owned,
     kind,
 };
 

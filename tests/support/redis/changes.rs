@@ -30,6 +30,15 @@ impl Redis {
         self.start_again(Keep::Nothing);
     }
 
+    /// Gives it a certificate of a new authority while it runs, for those who connect from now on; the authority's file stands
+    /// where the old one stood.
+    pub fn change_certificates(&self) {
+        make_certificates(self.folder.path());
+        let file = |name: &str| self.folder.path().join(name).display().to_string();
+        let (certificate, key, authority) = (file("server.pem"), file("server.key"), file("ca.pem"));
+        self.command(&["CONFIG", "SET", "tls-cert-file", &certificate, "tls-key-file", &key, "tls-ca-cert-file", &authority]);
+    }
+
     /// Sends a command, and does not wait for what becomes of it.
     pub fn start_command(&self, words: &[&str]) {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();

@@ -162,28 +162,50 @@ impl Cluster {
 
     /// Moves the slots of one primary in this range to another, one after the other, as `redis-cli --cluster reshard` does.
     pub async fn move_slots(&self, slots: std::ops::Range<u16>, from: usize, to: usize) {
-        let (from, to) = (&self.nodes[from], &self.nodes[to]);
-        let (source, target) = (id(from), id(to));
         for slot in slots {
-            let slot = &slot.to_string();
-            to.command(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &source]);
-            from.command(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &target]);
-            loop {
-                let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", slot, "100"]);
-                let keys: Vec<String> = keys.array().iter().map(|key| key.text()).collect();
-                if keys.is_empty() {
-                    break;
-                }
-                let port = to.port().to_string();
-                let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
-                words.extend(keys.iter().map(String::as_str));
-                from.command(&words);
-            }
-            for node in [to, from] {
-                node.command(&["CLUSTER", "SETSLOT", slot, "NODE", &target]);
-            }
+            self.begin_to_move(slot, from, to);
+            self.finish_to_move(slot, from, to);
             tokio::task::yield_now().await;
         }
+    }
+
+    /// From now on the other one takes what is new in this slot, for whoever asks there.
+    pub fn begin_to_move(&self, slot: u16, from: usize, to: usize) {
+        let (from, to, slot) = (&self.nodes[from], &self.nodes[to], &slot.to_string());
+        to.command(&["CLUSTER", "SETSLOT", slot, "IMPORTING", &id(from)]);
+        from.command(&["CLUSTER", "SETSLOT", slot, "MIGRATING", &id(to)]);
+    }
+
+    /// What is left in the slot goes to the other one, and then the slot is its.
+    pub fn finish_to_move(&self, slot: u16, from: usize, to: usize) {
+        let (from, to, slot) = (&self.nodes[from], &self.nodes[to], &slot.to_string());
+        let (target, port) = (id(to), to.port().to_string());
+        loop {
+            let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", slot, "100"]);
+            let keys: Vec<String> = keys.array().iter().map(|key| key.text()).collect();
+            if keys.is_empty() {
+                break;
+            }
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            words.extend(keys.iter().map(String::as_str));
+            from.command(&words);
+        }
+        for node in [to, from] {
+            node.command(&["CLUSTER", "SETSLOT", slot, "NODE", &target]);
+        }
+    }
+
+    /// The first slots of a node, so many at the most.
+    pub fn slots_of(&self, node: usize, most: usize) -> Vec<u16> {
+        let port = self.nodes[node].port();
+        let ranges = self.ranges();
+        let own = ranges.iter().filter(|(.., at)| *at == port).flat_map(|(first, last, _)| *first..=*last);
+        own.take(most).collect()
+    }
+
+    /// The number of the node that is no primary of this part, but the other one's replica.
+    pub fn follower(&self, part: usize) -> usize {
+        2 * part + self.primaries - self.leader(part)
     }
 
     /// Starts a node again that was killed, with what the cluster has told it.
@@ -233,7 +255,7 @@ fn id(node: &Redis) -> String {
 }
 
 /// The slot of a key without braces: CRC16 (XMODEM).
-fn slot(key: &str) -> u16 {
+pub fn slot(key: &str) -> u16 {
     let shift = |crc: u16, _| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
     key.bytes().fold(0, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), shift)) % SLOTS
 }

@@ -1,0 +1,5 @@
+package org.springframework.data.redis.connection;
+
+public interface RedisConnection {
+    RedisStringCommands stringCommands();
+}
