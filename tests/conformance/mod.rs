@@ -239,6 +239,7 @@ mod mariadb {
         names::a_table_in_another_schema,
         names::a_partitioned_table,
         plans::a_look_up_reads_few_partitions,
+        plans::claiming_finds_deliveries_by_their_events,
         read_only::a_mariadb_that_became_read_only,
         hosts::the_one_that_answers,
         hosts::none_of_them,

@@ -1,7 +1,13 @@
 //! How the statements of a closure find their rows, by statistics of a time when hardly an order was unpaid: by their ids,
 //! and never through an index of what is unpaid, which would be read as a whole each time.
 
-use super::{Database, Kind, PAST, Settings, by_kind, create_orders, settings, time_type};
+use std::time::Duration;
+
+use super::{
+    Database, Kind, PAST, Settings, by_kind, create_orders,
+    outbox::{claim, migrated, settle, with_events},
+    plain_orders, settings, time_type,
+};
 use crate::support::order_closer;
 
 pub async fn closing_finds_orders_by_id(database: Database) {
@@ -89,6 +95,33 @@ pub async fn a_look_up_reads_few_partitions(database: Database) {
     assert!(few >= 3, "{few} statements read few partitions");
     let left = database.column("SELECT concat(order_no, ' ', status) FROM orders ORDER BY order_no").await;
     assert_eq!(left.into_iter().flatten().collect::<Vec<_>>(), ["1 4", "2 4", "3 0", "4 1", "5 4"]);
+}
+
+/// Deliveries are found by their events, by statistics of a time when there was none: nothing reads the whole table for each of them.
+pub async fn claiming_finds_deliveries_by_their_events(database: Database) {
+    plain_orders(&database).await;
+    let store = migrated(&with_events(&database)).await;
+    for table in ["order_closer_events", "order_closer_deliveries"] {
+        database.execute(&format!("ALTER TABLE {table} STATS_PERSISTENT = 1, STATS_AUTO_RECALC = 0")).await;
+        database.execute(&format!("ANALYZE TABLE {table}")).await;
+    }
+    let id = "CONCAT('00000000-0000-7000-8000-', LPAD(seq, 12, '0'))";
+    database
+        .execute(&format!(
+            "INSERT INTO order_closer_events (id, order_id, deadline, closed_at, lateness, triggered_by, instance, data)
+                 SELECT {id}, seq, 1, 1, 0, 'sweep', 'test', '{{}}' FROM seq_1_to_5000;
+             INSERT INTO order_closer_deliveries (event_id, target, attempts, due_at) SELECT id, 'one', 0, 1 FROM order_closer_events;
+             SET GLOBAL userstat = 1"
+        ))
+        .await;
+    let claimed = claim(&*store, "one", Duration::from_mins(1), 500).await;
+    assert_eq!(claimed.len(), 500);
+    let ids: Vec<_> = claimed.iter().map(|claimed| claimed.event.id).collect();
+    settle(store.outbox(), "one", &ids, &[]).await;
+    let read = "SELECT CAST(SUM(rows_read) AS SIGNED) FROM information_schema.table_statistics
+                WHERE table_schema = DATABASE() AND table_name IN ('order_closer_events', 'order_closer_deliveries')";
+    let read = database.number(read).await;
+    assert!((500..20_000).contains(&read), "{read} rows were read for 500 of 5,000 deliveries");
 }
 
 /// The statements by which `close` finds these orders, and how the database would run them.
