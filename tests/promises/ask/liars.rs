@@ -14,8 +14,11 @@ fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }
 
-/// By their names: what is made of an answer that would close every order that was asked about.
-const LIES: &[(&str, fn(String) -> Lie)] = &[
+/// What is made of an answer that would close every order that was asked about.
+type Made = fn(String) -> Lie;
+
+/// By their names.
+const LIES: &[(&str, Made)] = &[
     ("compressed", |_| {
         let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", GZIP.len());
         Lie::Whole([head.as_bytes(), GZIP].concat())
