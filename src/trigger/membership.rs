@@ -145,12 +145,6 @@ impl Membership {
         self.patience(id).is_zero()
     }
 
-    /// Whether there are no others.
-    #[must_use]
-    pub fn are_none(&self) -> bool {
-        self.read(|peers| peers.known(Instant::now()).living == 0)
-    }
-
     /// How many others there are, and whether we tell them that we are fit.
     #[must_use]
     pub fn seen(&self) -> (usize, bool) {

@@ -214,7 +214,8 @@ impl Pacer {
         if touched.is_empty() {
             return;
         }
-        let (is_crowd, is_alone) = (touched.len() > CROWD, self.peers.are_none());
+        let ((others, _), is_crowd) = (self.peers.seen(), touched.len() > CROWD);
+        let is_alone = others == 0;
         if !is_crowd && is_alone && self.touch.send(touched.iter().map(|(id, _)| id.clone()).collect()) {
             let step = Step::Offer(Trigger::Pacer);
             for (id, appointment) in touched {

@@ -112,7 +112,8 @@ impl Recorder {
         // In their order, so that they are written side by side.
         let mut ids: Vec<Uuid> = events.iter().map(NewEvent::new_id).collect();
         ids.sort_unstable();
-        let whole = events.iter().any(|event| event.asked.is_some() || event.carried.traceparent.is_some());
+        // A rehearsal, which has none, tries all columns.
+        let whole = events.is_empty() || events.iter().any(|event| event.asked.is_some() || event.carried.traceparent.is_some());
         let columns = columns(whole).len();
         let rows = ids.iter().zip(events).map(|(id, event)| row(id, event, whole)).collect();
         for rows in pieces(rows, PIECE) {
