@@ -112,8 +112,14 @@ impl Figures for Outbox {
     }
 
     fn goals(&self) -> Vec<Goal> {
-        let what = |case: &Case| format!("{}, {} events waiting: ratio to none waiting", case.database.name(), grouped(WAITING.into()));
-        self.cases.iter().map(|case| Goal::at_least(what(case), case.ratio(), 0.9, "")).collect()
+        let goals = |case: &Case| {
+            let (of, waiting) = (case.database.name(), grouped(WAITING.into()));
+            [
+                Goal::at_least(format!("{of}, events: ratio to no events"), case.ratio_to_off(), 0.7, ""),
+                Goal::at_least(format!("{of}, {waiting} events waiting: ratio to none waiting"), case.ratio(), 0.95, ""),
+            ]
+        };
+        self.cases.iter().flat_map(goals).collect()
     }
 
     fn plot(&self, folder: &Path) -> (&'static str, &'static str) {

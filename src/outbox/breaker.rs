@@ -1,7 +1,7 @@
 //! A circuit breaker for each target: how many deliveries may begin now.
 //!
 //! ```text
-//!     8 or more failures in a row, and no success for 2 s
+//!     8 or more failures in a row, and no success for 2 s; or 8 times in a row it was away
 //!   closed ───────────────────────────────────────────────> open: eight events at a time, after pauses of 0.1 to 1 s
 //!     ^  <───────────────── any success ────────────────────  │ ^
 //!     │                                                       │ │ the rest is over
@@ -11,7 +11,8 @@
 //!
 //! It opens by time, not by the number of failures alone: where some events fail whatever happens, the others still
 //! pass. Where most of them do, eight in a row are nothing new: then it opens after as many as would be improbable by what the
-//! target has taken lately. A rest that the target has asked for ends by time alone.
+//! target has taken lately. Of a target that is away no event is the reason: asking on would only take from closures what they
+//! need. A rest that the target has asked for ends by time alone.
 
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(super) struct Breaker {
     /// Failures since the last success, and when the first of them was.
     failures: u32,
     failing_since: Option<Instant>,
+    /// How many of them, the last ones, because it was away.
+    away: u32,
     /// Which part of what was delivered lately it has not taken; and the same before the first of these failures.
     refuses: f64,
     refused: f64,
@@ -90,7 +93,7 @@ impl Breaker {
     }
 
     pub(super) fn succeeded(&mut self, now: Instant) -> Recovery {
-        (self.failures, self.failing_since) = (0, None);
+        (self.failures, self.failing_since, self.away) = (0, None, 0);
         self.refuses -= self.refuses / LATELY;
         // What was on its way when it asked for a rest says nothing new.
         if self.is_resting(now) {
@@ -107,12 +110,15 @@ impl Breaker {
         }
         self.failures = self.failures.saturating_add(1);
         let since = *self.failing_since.get_or_insert(now);
-        let mut enough = f64::from(TROUBLE);
-        if !away {
+        if away {
+            self.away = self.away.saturating_add(1);
+        } else {
+            self.away = 0;
             self.refuses += (1.0 - self.refuses) / LATELY;
-            enough = enough.max(IMPROBABLE / (1.0 - self.refused).max(LEAST));
         }
-        let opens = !self.is_open() && f64::from(self.failures) >= enough && now - since >= SILENCE;
+        let enough = f64::from(TROUBLE).max(IMPROBABLE / (1.0 - self.refused).max(LEAST));
+        let fails = f64::from(self.failures) >= enough && now - since >= SILENCE;
+        let opens = !self.is_open() && (fails || self.away >= TROUBLE);
         if opens {
             self.open(now, now + PAUSES.0);
         }
@@ -210,10 +216,18 @@ mod tests {
             failures
         };
         assert!((21..200).contains(&failures(&mut breaker, false)));
-        assert_eq!(failures(&mut breaker, true), 21);
+        assert_eq!(failures(&mut breaker, true), 8);
         // And what has taken all for a while is known for that.
         (0..200).for_each(|_| assert_eq!(breaker.succeeded(now), Recovery::None));
         assert_eq!(failures(&mut breaker, false), 21);
+    }
+
+    #[test]
+    fn a_target_that_is_away_is_not_asked_with_one_event_after_another() {
+        let (mut breaker, now) = (Breaker::default(), Instant::now());
+        assert!((0..7).all(|_| !breaker.failed(now, true)) && !breaker.failed(now, false), "it was there");
+        assert!((0..7).all(|_| !breaker.failed(now, true)) && breaker.failed(now, true));
+        assert_eq!((breaker.room(now, 12, 0), breaker.next_room(now)), (0, Some(now + PAUSES.0)));
     }
 
     #[test]
