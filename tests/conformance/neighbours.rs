@@ -30,7 +30,7 @@ async fn neighbours(database: &Database) -> (Arc<dyn Store>, Arc<dyn Store>) {
 
 pub async fn dead_letters_are_their_own_tables(database: Database) {
     let (shop, tickets) = neighbours(&database).await;
-    let dead = |id: &str| DeadOrder { id: ids(&*shop, &[id]).remove(0), attempts: 1, error: "refused".into() };
+    let dead = |id: &str| DeadOrder { id: ids(&*shop, &[id]).remove(0), attempts: 1, error: "refused".into(), undone: None };
     shop.outbox().bury(&[dead("5"), dead("6")]).await.expect("orders can be buried");
     assert_eq!(overdue(&*shop).await, ["7", "8"]);
     assert_eq!(overdue(&*tickets).await, ["5", "6", "7", "8"]);

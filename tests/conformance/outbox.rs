@@ -368,7 +368,7 @@ pub async fn dead_orders_are_passed_over(database: Database) {
     }
     let store = migrated(&settings(&database)).await;
     let outbox = store.outbox();
-    let dead = |id: &str, attempts| DeadOrder { id: ids(&*store, &[id]).remove(0), attempts, error: "it's refused".into() };
+    let dead = |id: &str, attempts| DeadOrder { id: ids(&*store, &[id]).remove(0), attempts, error: "it's refused".into(), undone: None };
     let named = |id: &str| Address { order: ids(&*store, &[id]).remove(0), event: None };
     outbox.bury(&[dead("a", 7), dead("b", 8)]).await.expect("orders can be buried");
     outbox.bury(&[dead("b", 9)]).await.expect("an order can be buried twice");
