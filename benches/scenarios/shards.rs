@@ -123,10 +123,9 @@ async fn window(shards: &[Shard], from: Millis, seconds: u32) -> Lateness {
 }
 
 async fn fell_due(database: &Database, from: Millis, until: Millis) -> Vec<Due> {
-    let condition = format!("expires_at >= to_timestamp({from} / 1000.0) AND expires_at < to_timestamp({until} / 1000.0)");
     let mut due = Vec::new();
     for table in 0..TABLES {
-        due.extend(lateness::in_table(database, &format!("t_order_{table}"), &condition).await);
+        due.extend(lateness::fell_due_in(database, &format!("t_order_{table}"), from, until).await);
     }
     due
 }
@@ -169,10 +168,7 @@ impl Figures for Shards {
             let bars = plots::Bars {
                 title: "Lateness of orders in four databases",
                 y: "milliseconds",
-                groups: vec![
-                    ["all four there".to_owned(), String::new()],
-                    ["one stopped:".to_owned(), "orders of the others".to_owned()],
-                ],
+                groups: vec![["all four there".to_owned(), String::new()], ["one stopped:".to_owned(), "orders of the others".to_owned()]],
                 series: vec![(plots::SKY, each(|lateness| lateness.p50)), (plots::BLUE, each(|lateness| lateness.p99))],
                 notes: Vec::new(),
                 stacked: false,
