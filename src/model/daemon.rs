@@ -186,7 +186,7 @@ impl Daemon {
             peers: Arc::clone(&peers),
             bounds: Arc::clone(&bounds),
             settings,
-            passes,
+            passes: Arc::clone(&passes),
             turns,
             stop: stop.clone(),
         };

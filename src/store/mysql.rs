@@ -229,7 +229,7 @@ impl Dialect for MySql {
     }
 
     async fn started(&self, session: &mut Session<Self>) -> Result<Option<i64>, StoreError> {
-        let now: Option<i64> = text::<Self>(&session.execute(NOW.into_sql_str()).await?)?.parse().ok();
+        let now: Option<i64> = text::<Self>(&session.execute(CLOCK.into_sql_str()).await?)?.parse().ok();
         let uptime = session.execute(UPTIME.into_sql_str()).await?;
         let Some(row) = uptime.first() else { return Ok(None) };
         let mut columns = Columns::<sqlx::MySql>::of(row);
@@ -278,7 +278,7 @@ const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id', 'datadir')";
 
 /// Its clock, and for how long it has been running; each session may read it. Lock nothing.
-const NOW: &str = "SELECT CAST(UNIX_TIMESTAMP() AS CHAR)";
+const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP() AS CHAR)";
 const UPTIME: &str = "SHOW GLOBAL STATUS LIKE 'Uptime'";
 
 /// As the server knows it; UTC has its name only where the tables of time zones are filled.

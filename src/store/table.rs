@@ -94,7 +94,7 @@ struct Which {
 
 impl Which {
     /// How many seconds the time of a start may be off that is reckoned from a whole number of seconds since.
-    const OFF: u64 = 2;
+    const OFF: u64 = 1;
 
     async fn of<D: Dialect>(dialect: &D, session: &mut Session<D>) -> Self {
         Self { identity: dialect.identity(session).await.ok(), started: dialect.started(session).await.ok().flatten() }
@@ -263,7 +263,7 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn is_another(&self) -> Result<bool> {
-        let which = Which::of(self.dialect.as_ref(), &mut *self.connections.read().await?).await;
+        let which = Which::of(self.dialect.as_ref(), &mut self.connections.read().await?).await;
         let mut known = self.which.lock().unwrap_or_else(PoisonError::into_inner);
         let is_another = known.is_another(&which);
         *known = which;

@@ -163,16 +163,14 @@ impl Sweep {
     /// each minute again. Nobody else may find that out.
     fn say(&self, error: &StoreError, failing: &mut Option<(Instant, Reminder)>) {
         let now = Instant::now();
-        match failing {
-            None => {
-                warn!(%error, "the sweep failed; trying again");
-                *failing = Some((now, Reminder::default()));
-            }
-            Some((since, said)) if matches!(error, StoreError::Rejected(_)) && said.is_due(now) => {
-                let since_s = (now - *since).as_secs();
-                error!(since_s, reason = %error, cure = error.cure(), "the orders table can't be read; an order that nobody announces is not closed");
-            }
-            Some(_) => {}
+        let Some((since, said)) = failing else {
+            warn!(%error, "the sweep failed; trying again");
+            *failing = Some((now, Reminder::default()));
+            return;
+        };
+        if matches!(error, StoreError::Rejected(_)) && said.is_due(now) {
+            let since_s = (now - *since).as_secs();
+            error!(since_s, reason = %error, cure = error.cure(), "the orders table can't be read; an order that nobody announces is not closed");
         }
     }
 

@@ -184,6 +184,8 @@ async fn a_restored_backup(kind: Kind) {
     server.start_again();
     let daemon = listening(&settings).await;
     shop.until_all_settled().await;
+    // Servers tell in whole seconds since when they have been running.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     server.kill();
     std::fs::remove_dir_all(&data).expect("a folder can be removed");
     std::fs::rename(&backup, &data).expect("a folder can be renamed");

@@ -101,7 +101,7 @@ mod webhooks;
 /// Rows and keys that contradict each other.
 mod witnesses;
 
-use crate::support::{Daemon, Settings, shop::Outcome};
+use crate::support::{Daemon, Settings, Shop, shop::Outcome};
 
 /// A user of a shop's database in PostgreSQL who may do all with its tables.
 struct Role {
