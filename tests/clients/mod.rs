@@ -5,6 +5,8 @@
 mod client;
 /// Receivers of webhooks, and readers of the stream.
 mod events;
+/// Consumers of other brokers, which hand hints over.
+mod hints;
 /// A client's compiler or interpreter, and what the client depends on.
 mod toolchain;
 

@@ -208,6 +208,30 @@ pub fn jdk(class: &str) -> Option<Command> {
     Some(command)
 }
 
+/// Kafka's consumer, with as much of kafka-python as it uses; or nothing where it can't run.
+pub fn kafka() -> Option<Command> {
+    let mut command = python_script("hints_kafka.py")?;
+    command.env("PYTHONPATH", folder("tests/clients/drivers/hints"));
+    Some(command)
+}
+
+static HINTS: Place = LazyLock::new(|| {
+    let place = place("hints");
+    run(Path::new("javac"), &["-version"], &place)?;
+    copy(&folder("tests/clients/drivers/hints"), &place, |name| name.ends_with(".java"));
+    copy(&folder("examples/clients/java"), &place, |name| name.starts_with("Hints"));
+    run(Path::new("sh"), &["-c", "exec javac -d . *.java"], &place).unwrap_or_else(|error| panic!("{error}"));
+    Ok(place)
+});
+
+/// `java DRIVER` of a consumer in Java, with as much of its broker's client as it uses; or nothing where it can't run.
+pub fn hints(driver: &str) -> Option<Command> {
+    let place = ready("Java without libraries", &HINTS, Ci::Has)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", ".", driver]);
+    Some(command)
+}
+
 /// Whether CI has what a language needs.
 #[derive(PartialEq)]
 enum Ci {
