@@ -12,3 +12,6 @@ mod toolchain;
 
 /// Creating, paying, extending and cancelling orders, with Redis there, stopped and killed.
 mod orders;
+
+/// Timers that are registered, moved and cancelled with their orders.
+mod timers;
