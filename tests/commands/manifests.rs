@@ -132,12 +132,13 @@ async fn kubernetes_asks_what_the_daemon_answers() {
     assert_eq!(shown["shutdown.timeout"].0, "\"10s\"");
     assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(10));
 
-    let job = yaml("config/kubernetes/cronjob.yaml");
-    assert_eq!(job["spec"]["concurrencyPolicy"], "Forbid");
-    let job = &job["spec"]["jobTemplate"]["spec"];
-    assert!(job["activeDeadlineSeconds"].as_u64() > Some(50));
+    let jobs = ["cronjob", "deliver"].map(|name| yaml(&format!("config/kubernetes/{name}.yaml")));
+    for job in &jobs {
+        assert_eq!(job["spec"]["concurrencyPolicy"], "Forbid");
+        assert!(job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"].as_u64() > Some(50));
+    }
     let user = of_image("USER");
-    for pod in [pod, &job["template"]["spec"]] {
+    for pod in [pod].into_iter().chain(jobs.iter().map(|job| &job["spec"]["jobTemplate"]["spec"]["template"]["spec"])) {
         let container = &pod["containers"][0];
         assert_command(&texts(&container["args"])).await;
         assert_eq!(format!("{}:{}", pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]), user);
