@@ -46,6 +46,9 @@ async fn the_image_has_what_the_manifests_call() {
     assert!(of_image("COPY --from=build").ends_with(program));
     let command: Vec<String> = serde_json::from_str(&of_image("CMD")).expect("a list");
     assert_command(&command.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    // The base has no libraries.
+    assert!(of_image("FROM").starts_with("gcr.io/distroless/static"));
+    assert!(read(&root().join("Dockerfile")).contains("crt-static"));
     let toolchain = read(&root().join("Cargo.toml")).lines().find_map(|line| line.strip_prefix("rust-version = ")).map(str::to_owned);
     let toolchain = toolchain.expect("a version").trim_matches('"').to_owned();
     let image = read(&root().join("Dockerfile")).lines().find_map(|line| line.strip_prefix("FROM rust:")).map(str::to_owned);
