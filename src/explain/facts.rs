@@ -6,7 +6,7 @@ use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment
 use crate::{
     close::{Kept, KeptBy, Why},
     config::Disputed,
-    order::{OrderId, Row, Trigger, Verdict, rfc3339},
+    order::{OrderId, Row, ShellWord, Trigger, Verdict, rfc3339},
     outbox::{Event, Pause, PauseStatus},
     store::Inspected,
     trigger::{Difference, TOLERANCE},
@@ -179,7 +179,7 @@ impl<'e> Facts<'e> {
 
     /// What somebody can do about it.
     fn to_do(&self, state: State) -> Option<String> {
-        let id = self.id;
+        let id = ShellWord(self.id.as_str());
         let (rule, Words { closed, option, .. }) = (&self.explainer.rule, self.words());
         Some(match state {
             State::NotFound if self.key.state == KeyState::Expires => {
