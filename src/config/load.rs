@@ -82,10 +82,7 @@ pub fn load_text(path: &Path, text: Option<String>) -> Result<Loaded, String> {
 fn load_from(file: Option<File>) -> Result<Loaded, String> {
     let has_file = file.is_some();
     let file = file.map_or_else(Figment::new, |file| Figment::from(file));
-    let in_file = match file.find_value(rules::RULES) {
-        Ok(Value::Dict(_, rules)) => rules.into_keys().collect(),
-        Ok(_) | Err(_) => Vec::new(),
-    };
+    let in_file = rules::names_in(&file);
     let set = file.merge(Variables);
     let set = url_files::read(set.clone()).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
@@ -268,7 +265,7 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
             let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
             let value = all.as_ref().and_then(|all| value_at(all, &error.path));
             let is_variable = error.metadata.as_ref().is_some_and(|metadata| metadata.name == Variables::NAME);
-            let meant = if is_variable && matches!(error.kind, Kind::UnknownField(..)) { Variables::meant(&key) } else { None };
+            let meant = if is_variable && matches!(error.kind, Kind::UnknownField(..)) { Variables::meant(&key, &rules) } else { None };
             let what = meant.map_or_else(|| explain(&key, &error.kind, value), |meant| format!("there is no such setting; {meant}"));
             format!("{}: {what} (set in {place})", name_setting(&error.path))
         })
@@ -279,6 +276,7 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
 }
 
 fn toml_text(value: &Value) -> String {
+    let rules = rules::names_in(figment);
     toml::Value::try_from(value).map_or_else(|_| "?".into(), |value| value.to_string())
 }
 

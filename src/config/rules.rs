@@ -339,6 +339,14 @@ pub(super) fn within_rule(key: &str) -> &str {
     }
 }
 
+/// The names that rules have in what was set, whatever they are.
+pub(super) fn names_in(set: &Figment) -> Vec<String> {
+    match set.find_value(RULES) {
+        Ok(Value::Dict(_, rules)) => rules.into_keys().collect(),
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
 /// The names of the rules in what was set, where it has any.
 ///
 /// # Errors

@@ -70,10 +70,31 @@ async fn database_urls_of_other_programs_are_told_what_to_write() {
         (
             "postgresql://u:tell-nobody@h/shop?sslmode=require&channel_binding=require",
             "this URL has channel_binding, which means something to",
+        // Those that have no default, too, and tables and lists.
+        ("ORDER_CLOSER_ORDERS_DEADLINE", "ORDER_CLOSER_ORDERS__DEADLINE"),
+        ("ORDER_CLOSER_ORDERS_DEADLINE_PLUS", "ORDER_CLOSER_ORDERS__DEADLINE__PLUS"),
+        ("ORDER_CLOSER_ORDERS__DEADLINE_UNIT", "ORDER_CLOSER_ORDERS__DEADLINE__UNIT"),
+        ("ORDER_CLOSER_EVENTS_WEBHOOKS", "ORDER_CLOSER_EVENTS__WEBHOOKS"),
+        ("ORDER_CLOSER_EVENTS_STREAM", "ORDER_CLOSER_EVENTS__STREAM"),
+        ("ORDER_CLOSER_EVENTS_STREAM_MAX_LEN", "ORDER_CLOSER_EVENTS__STREAM__MAX_LEN"),
+        ("ORDER_CLOSER_TIMERS_WEBHOOKS", "ORDER_CLOSER_TIMERS__WEBHOOKS"),
+        ("ORDER_CLOSER_TIMERS_STREAM", "ORDER_CLOSER_TIMERS__STREAM"),
+        ("ORDER_CLOSER_CLOSE_ASK", "ORDER_CLOSER_CLOSE__ASK"),
+        ("ORDER_CLOSER_CLOSE_ASK_SECRETS", "ORDER_CLOSER_CLOSE__ASK__SECRETS"),
+        ("ORDER_CLOSER_CLOSE_ASK_BATCH", "ORDER_CLOSER_CLOSE__ASK__BATCH"),
+        ("ORDER_CLOSER_REDIS_URL_FILE", "ORDER_CLOSER_REDIS__URL_FILE"),
         ),
     ] {
         let said = refusal(&format!("[database]\nurl = '{url}'"), &[]).await;
         assert!(said.contains(expected) && said.lines().count() == 1, "{url}: {said}");
+    }
+    let rule = "[[rules]]\nname = 'by-hand'\nkey_prefix = 'none'";
+    for (name, meant) in [
+        ("ORDER_CLOSER_RULES_BY_HAND_CLOSE_BATCH_SIZE", "ORDER_CLOSER_RULES__BY_HAND__CLOSE__BATCH_SIZE"),
+        ("ORDER_CLOSER_RULES_BY_HAND_KEY_PREFIX", "ORDER_CLOSER_RULES__BY_HAND__KEY_PREFIX"),
+    ] {
+        let said = refusal(rule, &[(name, "7")]).await;
+        assert!(said.contains(&format!("there is no such setting; did you mean {meant}, with two underscores for each dot")), "{said}");
     }
     // What stands before the colon may be somebody's name.
     let said = refusal("[database]\nurl = 'tell-nobody:pw@tcp(h:3306)/shop'", &[]).await;
