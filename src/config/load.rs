@@ -222,7 +222,7 @@ fn find(value: &Value, path: &mut Vec<String>, judge: &Judge) -> Option<(Vec<Str
 type Judge = dyn Fn(&[String], &str) -> Option<&'static str>;
 
 /// The value at the end of a path.
-fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+pub(super) fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, part| match value {
         Value::Dict(_, dict) => dict.get(part),
         Value::Array(_, list) => list.get(part.parse::<usize>().ok()?),
@@ -231,10 +231,22 @@ fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
 }
 
 pub(super) fn source_of(figment: &Figment, key: &str) -> String {
+    metadata_of(figment, key).map_or_else(|| "the default".into(), |metadata| name_source(metadata, key))
+}
+
+fn metadata_of<'f>(figment: &'f Figment, key: &str) -> Option<&'f Metadata> {
     // An array's items and an inline table's keys have the source of what they stand in.
-    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
-        .find_map(|key| figment.find_metadata(key))
-        .map_or_else(|| "the default".into(), |metadata| name_source(metadata, key))
+    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent)).find_map(|key| figment.find_metadata(key))
+}
+
+/// The source, and in a file the line.
+fn place_of(figment: &Figment, path: &[String]) -> String {
+    metadata_of(figment, &path.join(".")).map_or_else(|| "the default".into(), |metadata| name_place(metadata, path))
+}
+
+fn name_place(metadata: &Metadata, path: &[String]) -> String {
+    let line = if metadata.name == File::NAME { metadata.interpolate(&Profile::Default, path) } else { String::new() };
+    name_source(metadata, &path.join(".")) + &line
 }
 
 fn name_source(metadata: &Metadata, key: &str) -> String {
@@ -246,7 +258,7 @@ fn name_source(metadata: &Metadata, key: &str) -> String {
 }
 
 /// A setting's name; the entries of a list are counted from 1, as in every other message.
-fn name_setting(path: &[String]) -> String {
+pub(super) fn name_setting(path: &[String]) -> String {
     let name = path.iter().fold(String::new(), |name, part| match part.parse::<usize>() {
         Ok(index) => format!("{name}, entry {}", index + 1),
         Err(_) if name.is_empty() => part.clone(),

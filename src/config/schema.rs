@@ -65,6 +65,14 @@ fn none_for_null(schema: &mut Schema) {
     }
 }
 
+/// The URL of a table may stand in a file.
+pub(super) fn url_or_file(schema: &mut Schema) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != "url");
+    }
+    schema.insert("anyOf".into(), json!([{ "required": ["url"] }, { "required": ["url_file"] }]));
+}
+
 /// A list that may be switched off.
 pub(super) fn list<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let list = generator.subschema_for::<Vec<T>>();

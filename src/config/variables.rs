@@ -15,7 +15,7 @@ use super::{rules, schema};
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 23] = [
+const TEXT: [&str; 24] = [
     "redis.url",
     "redis.url_file",
     "redis.ca_file",
@@ -29,6 +29,7 @@ const TEXT: [&str; 23] = [
     "orders.deadline.column",
     "orders.filter",
     "close.ask.url",
+    "close.ask.url_file",
     "close.ask.ca_file",
     "events.source",
     "events.traceparent",
@@ -94,7 +95,7 @@ impl Variables {
     }
 
     /// What to say of one that has a single underscore where its setting's name has a dot.
-    pub(super) fn meant(key: &str) -> Option<String> {
+    pub(super) fn meant(key: &str, rules: &[String]) -> Option<String> {
         let flat = |name: &str| name.replace(['.', '-'], "_");
         let meant = schema::names_of_all(rules).into_iter().find(|name| name.contains('.') && flat(name) == flat(key))?;
         Some(format!("did you mean {}, with two underscores for each dot of {meant}?", Self::name(&meant)))
