@@ -112,6 +112,13 @@ async fn wrong_values_are_refused() {
         ("[close]\nbatch_size = 'lots'", "close.batch_size", ["\"lots\"", "a whole number"]),
         ("[close]\nbatch_size = -1", "close.batch_size", ["-1", "a whole number"]),
         ("[close]\nsql = 'DELETE FROM t WHERE o IN (:ids)'", "close.sql", ["DELETE FROM t", "a list"]),
+        (
+            "jdbc:mysql://root:tell-nobody@h:3306/shop?useSSL=false&serverTimezone=Asia%2FShanghai",
+            "without JDBC's parameters, and database.time_zone = \"Asia/Shanghai\" for its zone (set in",
+        ),
+        ("jdbc:mysql://h/shop?serverTimezone=tell-nobody!", "without JDBC's parameters, and its zone as database.time_zone (set in"),
+        ("mysql://u:tell-nobody@h/shop?timezone=%2B08:00", "this URL has timezone, which is a setting of its own here: "),
+        ("mariadb://u:tell-nobody@h/shop?time-zone=%2B08:00", "write the zone as database.time_zone"),
         ("[close]\nbatch_size = 100\ninbox = 50", "close.inbox", ["is 50", "from 100 to"]),
         ("[orders]\nunpaid = []", "orders.unpaid", ["at least one status", ""]),
         ("[orders]\nunpaid = [1.5]", "orders.unpaid", ["whole numbers or strings", "[0, 1]"]),
