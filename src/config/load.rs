@@ -14,7 +14,7 @@ use figment::{
 };
 
 use super::{
-    Close, Config, DatabaseUrl, Databases, RuleName, RuleSettings, explain::explain, rules, secret, url_files,
+    Close, Config, DatabaseUrl, Databases, RuleName, RuleSettings, explain::explain, lines::line_of, rules, secret, url_files,
     validate::fewest_connections, variables::Variables,
 };
 
@@ -186,7 +186,7 @@ impl Loaded {
         let all = self.figment.extract().map_err(|error| describe(&self.figment, &error))?;
         let Some((path, what)) = find(&all, &mut Vec::new(), &secret::misplaced) else { return Ok(()) };
         let name = secret::without_webhook_secrets(name_setting(&path));
-        Err(format!("{name} has {what}, which does not belong there (set in {})", source_of(&self.figment, &path.join("."))))
+        Err(format!("{name} has {what}, which does not belong there (set in {})", place_of(&self.figment, &path)))
     }
 
     /// The error that a setting is wrong, with the place where it was set.
@@ -196,7 +196,7 @@ impl Loaded {
 }
 
 fn wrong(figment: &Figment, key: &str, what: &str) -> String {
-    format!("{key} {what} (set in {})", source_of(figment, key))
+    format!("{key} {what} (set in {})", place_of(figment, &path_to(key)))
 }
 
 /// The path to the first text, a key or a value, of which there is something to say, and what that is.
@@ -267,14 +267,23 @@ pub(super) fn name_setting(path: &[String]) -> String {
     if name.is_empty() { "the configuration".into() } else { name }
 }
 
+/// The path to a setting of such a name.
+fn path_to(name: &str) -> Vec<String> {
+    let entry = |part: &str| part.strip_prefix("entry ")?.parse::<usize>().ok()?.checked_sub(1);
+    let parts = name.split(", ").map(|part| entry(part).map_or_else(|| part.to_owned(), |index| index.to_string()));
+    parts.collect::<Vec<_>>().join(".").split('.').map(str::to_owned).collect()
+}
+
 fn describe(figment: &Figment, error: &figment::Error) -> String {
     let all: Option<Value> = figment.extract().ok();
+    let rules = rules::names_in(figment);
     let mut lines: Vec<String> = error
         .clone()
         .into_iter()
         .map(|error| {
             let key = error.path.join(".");
-            let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
+            let place =
+                error.metadata.as_ref().map_or_else(|| place_of(figment, &error.path), |metadata| name_place(metadata, &error.path));
             let value = all.as_ref().and_then(|all| value_at(all, &error.path));
             let is_variable = error.metadata.as_ref().is_some_and(|metadata| metadata.name == Variables::NAME);
             let meant = if is_variable && matches!(error.kind, Kind::UnknownField(..)) { Variables::meant(&key, &rules) } else { None };
@@ -288,7 +297,6 @@ fn describe(figment: &Figment, error: &figment::Error) -> String {
 }
 
 fn toml_text(value: &Value) -> String {
-    let rules = rules::names_in(figment);
     toml::Value::try_from(value).map_or_else(|_| "?".into(), |value| value.to_string())
 }
 
@@ -299,6 +307,8 @@ struct File {
 }
 
 impl File {
+    const NAME: &str = "configuration file";
+
     fn read(path: &Path) -> Result<Self, String> {
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Self { path: path.to_owned(), text }),
@@ -317,7 +327,9 @@ impl File {
 
 impl Provider for File {
     fn metadata(&self) -> Metadata {
-        Metadata::from("file", self.path.as_path())
+        let text = self.text.clone();
+        let line = move |_: &Profile, path: &[&str]| line_of(&text, path).map_or_else(String::new, |line| format!(", line {line}"));
+        Metadata::from(Self::NAME, self.path.as_path()).interpolater(line)
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
