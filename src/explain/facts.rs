@@ -6,7 +6,7 @@ use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment
 use crate::{
     close::{Kept, KeptBy, Why},
     config::Disputed,
-    order::{OrderId, Row, Trigger, Verdict, rfc3339},
+    order::{OrderId, Row, ShellWord, Trigger, Verdict, rfc3339},
     outbox::{Event, Pause, PauseStatus, UNDONE},
     store::Inspected,
     trigger::{Difference, TOLERANCE},
@@ -184,7 +184,7 @@ impl<'e> Facts<'e> {
 
     /// What somebody can do about it.
     fn to_do(&self, state: State) -> Option<String> {
-        let id = self.id;
+        let id = ShellWord(self.id.as_str());
         let (rule, Words { closed, option, .. }) = (&self.explainer.rule, self.words());
         let undone = || format!("find out what has put its status back; then run: order-closer close {id}{option}");
         Some(match state {
