@@ -7,17 +7,20 @@
 //!
 //! - When an order left the unpaid status is known to within half a second for what is due, and to within ten for what is not
 //!   due yet; or as exactly as a column of the table has it.
+//! - How late orders were closed in the day before is read from their rows by [`Past`], where that column is named.
 //! - Reading takes a tenth of the time at the most, so that a slow table rests nine times as long as it was read.
 //! - No more than half a million orders are watched at a time. The others are counted.
 
 mod foreseen;
 mod ledger;
 mod lines;
+mod past;
 mod watch;
 
 pub use foreseen::Foreseen;
 pub use ledger::{Ledger, Totals};
 pub use lines::{Report, Tell};
+pub use past::{Before, Past};
 pub use watch::Watch;
 
 use std::time::Duration;

@@ -215,11 +215,12 @@ impl Line {
         spawn(Box::pin(ZoneWatch { store: Arc::clone(&store), every: ZONE_EVERY, stop: stop.clone() }.run()));
         match shadow.zip(report.clone()) {
             // It is no peer of those that close orders: it takes no share of theirs.
-            Some((Shadowed { store: shadow, changes }, report)) => spawn(Box::pin(
+            Some((Shadowed { store: shadow, changes, past }, report)) => spawn(Box::pin(
                 Watch {
                     ledger: report.add(&shadow),
                     shadow,
                     changes,
+                    past,
                     inbox: Arc::clone(&inbox),
                     settings: settings.clone(),
                     report,
@@ -235,6 +236,7 @@ impl Line {
                     stats: Arc::clone(&stats),
                     outage: Arc::clone(&outage),
                     gate: Arc::clone(&gate),
+                    passes: Arc::clone(&passes),
                 };
                 let (board, pulse) = (Board::of(&commands, &store), Arc::clone(&place.pulse));
                 match heartbeat {

@@ -13,7 +13,7 @@ use crate::{
     close::Reminder,
     config::{Config, Rule},
     ops::ServiceManager,
-    shadow::Plan,
+    shadow::{Past, Plan},
     store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Store, StoreError},
     trigger::{LONGEST_READ, claimed_twice},
     watchdog,
@@ -79,6 +79,8 @@ pub(super) struct Shadowed {
     pub(super) store: Arc<Shadow>,
     /// The same table by the column with the time of the last change, if one is named.
     pub(super) changes: Option<Arc<dyn Store>>,
+    /// The orders that were closed before, likewise.
+    pub(super) past: Option<Past>,
 }
 
 /// How the daemon's rules are opened.
@@ -137,19 +139,24 @@ pub(super) async fn wait_for_store(config: Config, way: Way) -> Result<Opened, U
 
 /// Opens a store that only reads. No closure is rehearsed, for which it would have to write.
 async fn open_shadow(config: &Config, settings: Settings, plan: &Plan) -> Result<Shadowed, OpenError> {
-    let changes: Option<Arc<dyn Store>> = match &plan.changed_at {
+    let past = match &plan.changed_at {
         Some(column) => {
             let mut by_changes = config.clone();
             by_changes.orders.deadline.column = column.clone();
             by_changes.orders.deadline.plus = None;
-            Some(Shadow::open(settings.clone().about(Rule::of(&by_changes))).await?)
+            let mut closed = config.clone();
+            closed.orders.unpaid = vec![config.orders.closed.clone()].into();
+            let open =
+                async |config: Config| Ok::<_, OpenError>(Shadow::open(settings.clone().about(Rule::of(&config))).await? as Arc<dyn Store>);
+            Some(Past { closed: open(closed).await?, changes: open(by_changes).await? })
         }
         None => None,
     };
+    let changes = past.as_ref().map(|past| Arc::clone(&past.changes));
     let store = Shadow::open(settings).await?;
     match store.zone_changed().await? {
         Some(reason) => Err(OpenError::Zone(reason)),
-        None => Ok(Shadowed { store, changes }),
+        None => Ok(Shadowed { store, changes, past }),
     }
 }
 

@@ -16,9 +16,10 @@ use crate::{
         shards::sharings,
         some_rules,
     },
-    close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, UNDONE, Why},
+    close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, Why},
     config::Config,
     order::{OrderId, Printable},
+    outbox::UNDONE,
     store::{Settings, Sharing, Store, StoreError},
     trigger::{PauseWatch, compare_clocks},
 };

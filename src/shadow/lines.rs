@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Ledger, Totals,
+    Before, Ledger, Totals,
     ledger::{Told, Verdict, between},
 };
 use crate::{
@@ -74,6 +74,13 @@ struct SummaryLine<'t> {
     end: bool,
 }
 
+/// A line about a rule's orders before the start, as JSON.
+#[derive(Serialize)]
+struct BeforeLine<'t> {
+    rule: &'t RuleName,
+    before: &'t Before,
+}
+
 impl Report {
     /// For people, or for programs.
     #[must_use]
@@ -111,6 +118,16 @@ impl Report {
             };
             (self.tell)(text);
         }
+    }
+
+    /// Tells how late orders were closed before the start.
+    pub(super) fn tell_of_before(&self, rule: &RuleName, before: &Before) {
+        (self.tell)(if self.json {
+            json(&BeforeLine { rule, before })
+        } else {
+            let Before { closed, closed_ms } = before;
+            format!("--- rule {rule}, the day before: {closed} orders were closed after their deadlines{}", late_by(closed_ms.as_ref()))
+        });
     }
 
     /// Tells of an order. People are not told of those that are paid in time, which is nothing to look at.
@@ -197,14 +214,16 @@ fn span(time: Duration) -> String {
     }
 }
 
+/// Figures of lateness, if there are any.
+fn late_by(lateness: Option<&Lateness>) -> String {
+    let figure = |ms: f64| span(Duration::from_secs_f64(ms / 1_000.0));
+    lateness.map_or_else(String::new, |Lateness { p50, p99, max }| {
+        format!("   late by {} (p50), {} (p99), {} (max)", figure(*p50), figure(*p99), figure(*max))
+    })
+}
+
 fn summary(rule: &RuleName, totals: &Totals, running: Duration, end: bool) -> String {
     let of = |verdict: Verdict| totals.verdicts.get(&verdict).copied().unwrap_or_default();
-    let lateness = |lateness: &Option<Lateness>| {
-        let figure = |ms: f64| span(Duration::from_secs_f64(ms / 1_000.0));
-        lateness.as_ref().map_or_else(String::new, |Lateness { p50, p99, max }| {
-            format!("   late by {} (p50), {} (p99), {} (max)", figure(*p50), figure(*p99), figure(*max))
-        })
-    };
     let closed = of(Verdict::Closed) + of(Verdict::ClosedFirst);
     let mut text = format!(
         "--- rule {rule}, after {}: {} orders seen, {} of them overdue at the start\n",
@@ -213,8 +232,8 @@ fn summary(rule: &RuleName, totals: &Totals, running: Duration, end: bool) -> St
         totals.backlog
     );
     let mut row = |what: &str, count: u64, rest: &str| text += &format!("  {what:<62}{count:>8}{rest}\n");
-    row("would have been closed by this daemon", totals.would_close, &lateness(&totals.would_close_ms));
-    row("were closed after their deadlines", closed, &lateness(&totals.closed_ms));
+    row("would have been closed by this daemon", totals.would_close, &late_by(totals.would_close_ms.as_ref()));
+    row("were closed after their deadlines", closed, &late_by(totals.closed_ms.as_ref()));
     row("paid before their deadlines", of(Verdict::Paid), "");
     for (what, verdict) in [
         ("! paid after this daemon would have closed them", Verdict::PaidAfter),

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::{
+    Past,
     ledger::{Ledger, Told},
     lines::Report,
 };
@@ -48,6 +49,8 @@ pub struct Watch {
     pub shadow: Arc<Shadow>,
     /// The same table by the column with the time of the last change, in the place of the deadline.
     pub changes: Option<Arc<dyn Store>>,
+    /// The orders that were closed before, where there is such a column.
+    pub past: Option<Past>,
     /// What keeps orders from being closed.
     pub inbox: Arc<Inbox>,
     /// How far back, and by which pages.
@@ -63,7 +66,7 @@ pub struct Watch {
 impl Watch {
     /// Watches until it is told to stop; then it looks once more, and tells of what is unpaid to the end.
     pub async fn run(self) {
-        self.stop.run_until_cancelled(self.look_again_and_again()).await;
+        self.stop.run_until_cancelled(async { tokio::join!(self.look_again_and_again(), self.look_back()) }).await;
         if let Err(error) = self.end().await {
             warn!(%error, "the last look at the orders failed; what was unpaid to the end is not told of");
         }
@@ -94,6 +97,15 @@ impl Watch {
                 Err(error) => debug!(%error, "orders can't be watched"),
             }
             tokio::time::sleep(LOOK_EVERY.max((began.elapsed() - passed) * REST)).await;
+        }
+    }
+
+    /// Tells how late orders were closed before.
+    async fn look_back(&self) {
+        let Some(past) = &self.past else { return };
+        match past.read().await {
+            Ok(before) => self.report.tell_of_before(self.shadow.rule(), &before),
+            Err(error) => warn!(%error, "how late orders were closed before can't be read; it is not told"),
         }
     }
 

@@ -36,7 +36,7 @@ impl Carried {
 
     /// No columns.
     pub(super) fn nothing(id: &OrderId, reason: &str) -> Self {
-        warn!(order_no = %id, reason, "the columns of an order can't be carried by its event (events.include), or by the question about it (close.ask.include)");
+        warn!(order = %id, reason, "the columns of an order can't be carried by its event (events.include), or by the question about it (close.ask.include)");
         Self::default()
     }
 }

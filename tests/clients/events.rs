@@ -107,7 +107,7 @@ async fn receiver(database: impl Fn(&str) -> String, command: impl Fn() -> Optio
     daemon.stop().await;
 }
 
-fn reqwest_client() -> reqwest::Client {
+pub(super) fn reqwest_client() -> reqwest::Client {
     rustls::crypto::ring::default_provider().install_default().ok();
     reqwest::Client::builder().no_proxy().tls_certs_only([]).timeout(Duration::from_secs(30)).build().expect("a client")
 }

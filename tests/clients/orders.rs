@@ -73,7 +73,7 @@ async fn go_with_pgx_and_redigo() {
 }
 
 /// The URL as MariaDB's driver for Java knows it.
-fn jdbc(database: &Database) -> String {
+pub(super) fn jdbc(database: &Database) -> String {
     format!("{}?user=root", database.url.replace("mysql://root@", "jdbc:mariadb://"))
 }
 

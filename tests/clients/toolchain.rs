@@ -98,6 +98,13 @@ pub fn laravel(file: &str) -> Option<Command> {
     Some(command)
 }
 
+/// The client of timers in PHP.
+pub fn php_timers() -> Option<Command> {
+    let mut command = php("timers.php")?;
+    command.arg(folder("tests/clients/drivers/timers.php"));
+    Some(command)
+}
+
 /// Where Debian has what is written in Go.
 const GO_CODE: &str = "/usr/share/gocode";
 
@@ -110,7 +117,9 @@ static GO: Place = LazyLock::new(|| {
         let path = Path::new(GO_CODE).join("src").join(library);
         fs::metadata(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    for (program, files) in [("drive", ["orders.go", "drive.go"].as_slice()), ("consumer", &["consumer.go"])] {
+    let programs =
+        [("drive", ["orders.go", "drive.go"].as_slice()), ("timers", &["timers.go", "drive_timers.go"]), ("consumer", &["consumer.go"])];
+    for (program, files) in programs {
         let mut build = Command::new("go");
         build.current_dir(&place).env("GO111MODULE", "off").env("GOPATH", GO_CODE).env("GOFLAGS", "").env("GOCACHE", place.join("cache"));
         let built = build.args(["build", "-o", program]).args(files).output().map_err(|error| format!("go: {error}"))?;
@@ -122,6 +131,11 @@ static GO: Place = LazyLock::new(|| {
 /// The client in Go, built, or nothing where it can't be.
 pub fn go() -> Option<Command> {
     Some(process::mortal(ready("Go", &GO, Ci::Has)?.join("drive")))
+}
+
+/// The client of timers in Go, likewise.
+pub fn go_timers() -> Option<Command> {
+    Some(process::mortal(ready("Go", &GO, Ci::Has)?.join("timers")))
 }
 
 /// The reader of the stream in Go, likewise.
@@ -190,6 +204,27 @@ pub fn spring() -> Option<Command> {
     Some(command)
 }
 
+/// MariaDB's driver where Debian has it.
+const MARIADB: &str = "/usr/share/java/mariadb-java-client.jar";
+
+static JAVA_TIMERS: Place = LazyLock::new(|| {
+    let place = place("java-timers");
+    fs::metadata(MARIADB).map_err(|error| format!("{MARIADB} (Debian: libmariadb-java): {error}"))?;
+    run(Path::new("javac"), &["-version"], &place)?;
+    let sources =
+        ["examples/clients/java/Timers.java", "tests/clients/drivers/DriveTimers.java"].map(|file| folder(file).display().to_string());
+    run(Path::new("javac"), &["-cp", MARIADB, "-d", ".", &sources[0], &sources[1]], &place).unwrap_or_else(|error| panic!("{error}"));
+    Ok(place)
+});
+
+/// The client of timers in Java.
+pub fn java_timers() -> Option<Command> {
+    let place = ready("Java with MariaDB's driver", &JAVA_TIMERS, Ci::Has)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", &format!(".:{MARIADB}"), "DriveTimers"]);
+    Some(command)
+}
+
 /// PostgreSQL's driver where Debian has it.
 const JDBC: &str = "/usr/share/java/postgresql.jar";
 
@@ -205,6 +240,30 @@ pub fn jdk(class: &str) -> Option<Command> {
     let place = ready("Java without libraries", &JDK, Ci::Has)?;
     let mut command = process::mortal("java");
     command.current_dir(place).args(["-cp", &format!(".:{JDBC}"), class]);
+    Some(command)
+}
+
+/// Kafka's consumer, with as much of kafka-python as it uses; or nothing where it can't run.
+pub fn kafka() -> Option<Command> {
+    let mut command = python_script("hints_kafka.py")?;
+    command.env("PYTHONPATH", folder("tests/clients/drivers/hints"));
+    Some(command)
+}
+
+static HINTS: Place = LazyLock::new(|| {
+    let place = place("hints");
+    run(Path::new("javac"), &["-version"], &place)?;
+    copy(&folder("tests/clients/drivers/hints"), &place, |name| name.ends_with(".java"));
+    copy(&folder("examples/clients/java"), &place, |name| name.starts_with("Hints"));
+    run(Path::new("sh"), &["-c", "exec javac -d . *.java"], &place).unwrap_or_else(|error| panic!("{error}"));
+    Ok(place)
+});
+
+/// `java DRIVER` of a consumer in Java, with as much of its broker's client as it uses; or nothing where it can't run.
+pub fn hints(driver: &str) -> Option<Command> {
+    let place = ready("Java without libraries", &HINTS, Ci::Has)?;
+    let mut command = process::mortal("java");
+    command.current_dir(place).args(["-cp", ".", driver]);
     Some(command)
 }
 

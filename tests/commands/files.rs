@@ -113,8 +113,8 @@ fn the_units_call_commands_that_exist() {
         files(&root().join("config")).iter().flat_map(|path| read(path).lines().map(str::to_owned).collect::<Vec<_>>()).collect();
     let calls: Vec<Vec<&str>> = lines
         .iter()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once("--config /etc/order-closer/order-closer.toml "))
+        .map(|line| line.trim_start_matches("# "))
+        .filter_map(|line| line.split_once("order-closer --config /etc/order-closer/order-closer.toml "))
         .map(|(_, rest)| rest.split(" | ").next().expect("a command").split_whitespace().collect())
         .collect();
     assert!(calls.len() >= 3, "{calls:?}");
@@ -135,18 +135,19 @@ fn the_units_are_confined() {
     };
     let folder = process::folder();
     let units = root().join("config/systemd");
-    let names = ["order-closer.service", "order-closer-reconcile.service", "order-closer-reconcile.timer"];
-    for name in names {
+    let services = ["order-closer.service", "order-closer-reconcile.service", "order-closer-deliver.service"];
+    let timers = ["order-closer-reconcile.timer", "order-closer-deliver.timer"];
+    for name in services.into_iter().chain(timers) {
         // With a program that is there.
         let unit = read(&units.join(name)).replace("/usr/local/bin/order-closer", env!("CARGO_BIN_EXE_order-closer"));
         std::fs::write(folder.path().join(name), unit).expect("a file can be written");
     }
-    for name in names {
+    for name in services.into_iter().chain(timers) {
         let verified = analyze(&["verify", "--man=no"], &folder.path().join(name)).expect("it has just been started");
         let said = String::from_utf8_lossy(&verified.stderr);
         assert!(verified.status.success() && !said.contains(name), "{name}: {said}");
     }
-    for name in &names[..2] {
+    for name in services {
         // Tenths; older versions than 250 can't do this without a running systemd.
         let confined = analyze(&["security", "--offline=true", "--threshold=13", "--no-pager"], &folder.path().join(name));
         let confined = confined.expect("it has just been started");

@@ -46,6 +46,9 @@ async fn the_image_has_what_the_manifests_call() {
     assert!(of_image("COPY --from=build").ends_with(program));
     let command: Vec<String> = serde_json::from_str(&of_image("CMD")).expect("a list");
     assert_command(&command.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    // The base has no libraries.
+    assert!(of_image("FROM").starts_with("gcr.io/distroless/static"));
+    assert!(read(&root().join("Dockerfile")).contains("crt-static"));
     let toolchain = read(&root().join("Cargo.toml")).lines().find_map(|line| line.strip_prefix("rust-version = ")).map(str::to_owned);
     let toolchain = toolchain.expect("a version").trim_matches('"').to_owned();
     let image = read(&root().join("Dockerfile")).lines().find_map(|line| line.strip_prefix("FROM rust:")).map(str::to_owned);
@@ -132,12 +135,13 @@ async fn kubernetes_asks_what_the_daemon_answers() {
     assert_eq!(shown["shutdown.timeout"].0, "\"10s\"");
     assert!(pod["terminationGracePeriodSeconds"].as_u64() > Some(10));
 
-    let job = yaml("config/kubernetes/cronjob.yaml");
-    assert_eq!(job["spec"]["concurrencyPolicy"], "Forbid");
-    let job = &job["spec"]["jobTemplate"]["spec"];
-    assert!(job["activeDeadlineSeconds"].as_u64() > Some(50));
+    let jobs = ["cronjob", "deliver"].map(|name| yaml(&format!("config/kubernetes/{name}.yaml")));
+    for job in &jobs {
+        assert_eq!(job["spec"]["concurrencyPolicy"], "Forbid");
+        assert!(job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"].as_u64() > Some(50));
+    }
     let user = of_image("USER");
-    for pod in [pod, &job["template"]["spec"]] {
+    for pod in [pod].into_iter().chain(jobs.iter().map(|job| &job["spec"]["jobTemplate"]["spec"]["template"]["spec"])) {
         let container = &pod["containers"][0];
         assert_command(&texts(&container["args"])).await;
         assert_eq!(format!("{}:{}", pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]), user);

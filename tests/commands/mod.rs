@@ -24,6 +24,8 @@ mod explain;
 mod files;
 /// Man pages and completions.
 mod generate;
+/// The fields of the log's lines.
+mod glossary;
 /// Ids and messages with line ends and escape sequences in them.
 mod hostile;
 /// A configuration from what a database says and what people answer.

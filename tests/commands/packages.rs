@@ -49,6 +49,7 @@ fn package_is_made_twice_the_same_and_has_it_all() {
         "usr/lib/systemd/system/order-closer.service",
         "usr/lib/systemd/system/order-closer@.service",
         "usr/lib/systemd/system/order-closer-reconcile.timer",
+        "usr/lib/systemd/system/order-closer-deliver.timer",
         "usr/share/man/man1/order-closer.1.gz",
         "usr/share/man/man1/order-closer-dead-letters-retry.1.gz",
         "usr/share/man/man8/order-closer-ctl.8.gz",

@@ -1,15 +1,21 @@
 //! `order-closer config --schema`: what the schema lets pass, and what it finds, is what the program itself does.
 
+use std::collections::BTreeSet;
+
 use jsonschema::Validator;
 use order_closer::config::load;
+use serde_json::Value;
 
 use super::files::{files, read, root};
 use crate::support::{OneShot, process};
 
-async fn schema() -> Validator {
+async fn printed() -> Value {
     // The file that is there may be wrong: that is when an editor needs the schema.
-    let printed = OneShot::new(&["--config", "/nowhere", "config", "--schema"]).run().await.expect_code(0);
-    jsonschema::validator_for(&printed.json()).unwrap_or_else(|error| panic!("no schema: {error}"))
+    OneShot::new(&["--config", "/nowhere", "config", "--schema"]).run().await.expect_code(0).json()
+}
+
+async fn schema() -> Validator {
+    jsonschema::validator_for(&printed().await).unwrap_or_else(|error| panic!("no schema: {error}"))
 }
 
 /// What is wrong with a file, by the schema.
@@ -84,4 +90,60 @@ async fn it_agrees_with_the_program() {
         let faults = faults(&schema, &toml);
         assert_eq!(faults.is_empty(), fits, "the schema: {faults:?}\n{toml}");
     }
+}
+
+/// What the first edition takes, table by table.
+const OF_THE_FIRST_EDITION: [(&str, &str); 15] = [
+    ("", "redis database orders close sweep events shutdown log"),
+    ("redis", "url ca_file key_prefix listen enable_notifications"),
+    ("database", "url time_zone timeout"),
+    ("orders", "table id status unpaid closed deadline filter set"),
+    ("orders.deadline", "column plus unit"),
+    ("close", "batch_size workers inbox retry sql"),
+    ("close.retry", "attempts initial max"),
+    ("close.sql", "sql rows"),
+    ("sweep", "every ahead page"),
+    ("events", "enabled include keep retry webhooks stream"),
+    ("events.retry", "attempts initial max"),
+    ("events.stream", "key max_len"),
+    ("events.webhooks", "name url secrets secret_files ca_file timeout concurrency"),
+    ("shutdown", "timeout"),
+    ("log", "format level summary"),
+];
+
+/// The dotted names of all settings; one in a list has the list's.
+fn settings(schema: &Value, at: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let at = at["$ref"].as_str().map_or(at, |reference| schema.pointer(reference.trim_start_matches('#')).expect("it is defined"));
+    let several = ["anyOf", "allOf", "oneOf"].into_iter().flat_map(|several| at[several].as_array().into_iter().flatten());
+    for inner in several.chain(at.get("items")) {
+        settings(schema, inner, path, found);
+    }
+    for (name, inner) in at["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        settings(schema, inner, &path, found);
+        found.insert(path);
+    }
+}
+
+/// Whoever goes back learns of each setting that has to go.
+#[tokio::test]
+async fn what_the_first_edition_does_not_know_is_on_the_page_on_upgrading() {
+    let page = read(&root().join("docs/upgrading.md"));
+    let part = page.split_once("**Going back**").and_then(|(_, rest)| rest.split_once("\n## ")).expect("it is there").0;
+    let schema = printed().await;
+    let mut all = BTreeSet::new();
+    settings(&schema, &schema, "", &mut all);
+    assert!(all.len() > 100, "{all:?}");
+    let in_table = |(table, names): (&str, &str)| -> Vec<String> {
+        names.split(' ').map(|name| format!("{table}.{name}").trim_start_matches('.').to_owned()).collect()
+    };
+    let old: BTreeSet<String> = OF_THE_FIRST_EDITION.into_iter().flat_map(in_table).collect();
+    assert!(old.is_subset(&all), "{:?}", old.difference(&all).collect::<Vec<_>>());
+    // By itself, or with the table in which it stands.
+    let is_named = |setting: &str| {
+        let mut names = setting.match_indices('.').map(|(at, _)| &setting[..at]).chain([setting]);
+        names.any(|name| part.contains(&format!("`{name}`")))
+    };
+    let missing: Vec<&String> = all.difference(&old).filter(|setting| !is_named(setting)).collect();
+    assert!(missing.is_empty(), "the page does not name {missing:?}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::files::{files, read, root};
 
 /// The pages that show clients.
-const PAGES: [&str; 2] = ["docs/order-service.md", "docs/webhooks.md"];
+const PAGES: [&str; 4] = ["docs/doors.md", "docs/order-service.md", "docs/timers.md", "docs/webhooks.md"];
 
 /// What follows the three backticks of a client's code, and the ending of its file.
 const LANGUAGES: [(&str, &str); 5] = [("go", "go"), ("java", "java"), ("js", "js"), ("php", "php"), ("python", "py")];

@@ -72,15 +72,17 @@ fn systemd_takes_the_units_as_they_are() {
         return;
     }
     let folder = process::folder();
-    let units = ["order-closer.service", "order-closer@.service", "order-closer-reconcile.service", "order-closer-reconcile.timer"];
-    for unit in units {
+    let units = ["order-closer.service", "order-closer@.service"].map(str::to_owned).into_iter();
+    let passes =
+        ["reconcile", "deliver"].into_iter().flat_map(|pass| ["service", "timer"].map(|kind| format!("order-closer-{pass}.{kind}")));
+    for unit in units.chain(passes) {
         let text = std::fs::read_to_string(format!("{}/config/systemd/{unit}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         assert!(unit.ends_with(".timer") || text.contains("/usr/local/bin/order-closer "), "{unit}");
         let text = text.replace("/usr/local/bin/order-closer", env!("CARGO_BIN_EXE_order-closer"));
         std::fs::write(folder.path().join(unit), text).unwrap();
     }
     std::fs::rename(folder.path().join("order-closer@.service"), folder.path().join("order-closer@shop.service")).unwrap();
-    for unit in ["order-closer.service", "order-closer@shop.service", "order-closer-reconcile.timer"] {
+    for unit in ["order-closer.service", "order-closer@shop.service", "order-closer-reconcile.timer", "order-closer-deliver.timer"] {
         let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(folder.path().join(unit)).output().unwrap();
         let said = String::from_utf8_lossy(&verified.stderr).into_owned();
         // What is wrong with other units of this host is not ours.

@@ -18,6 +18,7 @@ use crate::support::{
 
 on_each_database! {
     each_order_is_told_of_and_nothing_is_written
+    it_says_how_late_orders_were_closed_the_day_before
 }
 
 const HOUR: i64 = 3_600_000;
@@ -227,6 +228,37 @@ fn assert_reads_alone(redis: &Redis) -> String {
     let others: Vec<&str> = used.filter(|name| !READS.contains(name)).collect();
     assert!(others.is_empty(), "it has said {others:?} to Redis");
     stats
+}
+
+/// A job that came every five seconds, a customer who cancelled, and what was closed days ago.
+async fn it_says_how_late_orders_were_closed_the_day_before(kind: Kind) {
+    let (redis, shop) = (Redis::start(), Shop::open(kind).await);
+    shop.orders_due_in(1..=3_000, -HOUR).await;
+    shop.order(3_001, -HOUR).await;
+    shop.order(3_002, -72 * HOUR).await;
+    let closed_after = async |orders: &str, seconds: i64| {
+        let at = match kind {
+            Kind::Postgres => format!("expires_at + interval '{seconds} seconds'"),
+            Kind::MariaDb => format!("expires_at + INTERVAL {seconds} SECOND"),
+            Kind::Sqlite => format!("strftime('%Y-%m-%d %H:%M:%f', expires_at, '{seconds} seconds')"),
+        };
+        let sql = format!("UPDATE orders SET status = {CLOSED}, closed_at = {at} WHERE order_no {orders}");
+        shop.database.execute(&sql).await;
+    };
+    closed_after("<= 2990", 5).await;
+    closed_after("BETWEEN 2991 AND 3000", 60).await;
+    closed_after("= 3001", -60).await;
+    closed_after("= 3002", 7_200).await;
+    let settings = shop.settings_with(&redis).set("database.url", reader(&shop.database).await);
+    let shadow = Shadow::start(&settings, &["--changed-at", "closed_at"]);
+    let before = async || shadow.said().into_iter().find_map(|line| line.get("before").cloned());
+    let before = wait::some("the day before is told of", before).await;
+    let figure = |name: &str| before["closed_ms"][name].as_f64().map(f64::round);
+    assert_eq!(before["closed"], 3_000, "{before}");
+    assert!(figure("p50").is_some_and(|half| (4_990.0..=5_010.0).contains(&half)), "{before}");
+    assert!(figure("max").is_some_and(|max| (59_900.0..=60_100.0).contains(&max)), "{before}");
+    shadow.daemon.stop().await;
+    assert_eq!(shop.closures().await, BTreeMap::new());
 }
 
 /// It is no peer of a daemon that closes orders, and changes nothing for whoever asks for it over HTTP.

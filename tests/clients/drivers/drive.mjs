@@ -5,7 +5,7 @@ const client = await import(process.argv[2]);
 for await (const line of createInterface({ input: process.stdin })) {
   const [verb, order, millis] = line.split(" ");
   try {
-    console.log("=", (await client[verb](order, millis && new Date(Number(millis)))) ?? "done");
+    console.log("=", (await client[verb](Number(order), millis && new Date(Number(millis)))) ?? "done");
   } catch (error) {
     console.log("=", `failed: ${error.stack.replaceAll("\n", " | ")}`);
   }

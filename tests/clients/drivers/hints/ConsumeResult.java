@@ -1,0 +1,7 @@
+package org.apache.rocketmq.client.apis.consumer;
+
+/** As in RocketMQ's client 5. */
+public enum ConsumeResult {
+    SUCCESS,
+    FAILURE
+}
