@@ -256,6 +256,26 @@ async fn a_wrong_url_keeps_its_secret() {
     }
 }
 
+/// Where a secret belongs nothing is quoted, whatever it looks like, and in whatever shape it stands there.
+#[tokio::test]
+async fn what_stands_where_a_secret_belongs_is_not_quoted() {
+    let of_a_list = |list: &str, more: &str| format!("[[{list}]]\nname = 'a'\n{more}");
+    for (key, toml) in ["events.webhooks", "timers.webhooks", "close.ask", "hints", "databases"].into_iter().flat_map(|key| {
+        let (outer, inner) = key.split_once('.').unwrap_or(("", key));
+        let whole = if outer.is_empty() { format!("{inner} = '{SECRET}'") } else { format!("[{outer}]\n{inner} = '{SECRET}'") };
+        let within = match key {
+            "close.ask" => format!("[close.ask]\nurl = 'https://h'\nsecrets = '{SECRET}'"),
+            "databases" => format!("[databases]\nds = ['{SECRET}']"),
+            "hints" => of_a_list(key, &format!("from = 'amqp'\nqueue = 'q'\nurl = '{SECRET}'")),
+            _ => of_a_list(key, &format!("url = 'https://h'\nsecrets = '{SECRET}'")),
+        };
+        [(key, whole), (key, within)]
+    }) {
+        let said = refusal(&toml, &[]).await;
+        assert!(said.starts_with(&format!("order-closer: {key}")), "{toml}: {said}");
+    }
+}
+
 /// A webhook's secret that does not stand among its secrets is refused, and not shown.
 #[tokio::test]
 async fn a_misplaced_secret_is_refused_and_not_shown() {
