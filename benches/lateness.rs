@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     orders::{Millis, now},
     shop::{CLOSED, Shop},
-    support::Kind,
+    support::{Database, Kind},
 };
 
 /// An order that fell due. Microseconds since 1970, by the database's clock.
@@ -23,37 +23,37 @@ pub struct Due {
 /// The orders with a deadline between these moments, and what became of them. PostgreSQL alone, with
 /// `track_commit_timestamp`, and only while nobody but the closer has changed the rows.
 pub async fn fell_due(shop: &Shop, from: Millis, until: Millis) -> Vec<Due> {
-    among(shop, &format!("expires_at >= to_timestamp({from} / 1000.0) AND expires_at < to_timestamp({until} / 1000.0)")).await
+    fell_due_in(&shop.database, "orders", from, until).await
+}
+
+/// The same of another table.
+pub async fn fell_due_in(database: &Database, table: &str, from: Millis, until: Millis) -> Vec<Due> {
+    in_table(database, table, &format!("expires_at >= to_timestamp({from} / 1000.0) AND expires_at < to_timestamp({until} / 1000.0)")).await
 }
 
 /// The orders with these numbers. Where the database does not record when it committed, the time in the statement that
 /// closed the order stands for that: one flush to disk earlier.
 pub async fn of_orders(shop: &Shop, numbers: &Range<i64>) -> Vec<Due> {
-    among(shop, &format!("order_no >= {} AND order_no < {}", numbers.start, numbers.end)).await
+    in_table(&shop.database, "orders", &format!("order_no >= {} AND order_no < {}", numbers.start, numbers.end)).await
 }
 
-async fn among(shop: &Shop, condition: &str) -> Vec<Due> {
-    let micros = |column: &str| match shop.database.kind {
+async fn in_table(database: &Database, table: &str, condition: &str) -> Vec<Due> {
+    let micros = |column: &str| match database.kind {
         Kind::Postgres => format!("(extract(epoch FROM {column}) * 1000000)::bigint"),
         Kind::MariaDb => format!("CAST(UNIX_TIMESTAMP({column}) * 1000000 AS SIGNED)"),
         Kind::Sqlite => format!("CAST(round(unixepoch({column}, 'subsec') * 1000) AS integer) * 1000"),
     };
-    let committed = match shop.database.kind {
+    let committed = match database.kind {
         Kind::Postgres => "pg_xact_commit_timestamp(xmin)",
         Kind::MariaDb | Kind::Sqlite => "closed_at",
     };
     let sql = format!(
-        "SELECT {}, CASE status WHEN '{CLOSED}' THEN {} END FROM orders WHERE {condition}",
+        "SELECT {}, CASE status WHEN '{CLOSED}' THEN {} END FROM {table} WHERE {condition}",
         micros("expires_at"),
         micros(committed),
     );
     let number = |text: &Option<String>| text.as_deref().map(|text| text.parse().expect("a whole number"));
-    shop.database
-        .rows(&sql)
-        .await
-        .iter()
-        .map(|row| Due { deadline: number(&row[0]).expect("never NULL"), committed: number(&row[1]) })
-        .collect()
+    database.rows(&sql).await.iter().map(|row| Due { deadline: number(&row[0]).expect("never NULL"), committed: number(&row[1]) }).collect()
 }
 
 /// Lateness (time of the commit minus deadline) of the orders that fell due.

@@ -55,7 +55,7 @@ use machine::Machine;
 use options::{Name, Options};
 use progress::Progress;
 use report::{Ran, Results};
-use scenarios::{ask, burst, cost, doors, fan_in, outbox, peers as products, punctual, recovery, steady, timers, trouble, watched};
+use scenarios::{ask, burst, cost, doors, fan_in, outbox, peers as products, punctual, recovery, shards, steady, timers, trouble, watched};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -88,6 +88,7 @@ async fn bench(options: &Options) -> Result<(), String> {
             Name::Ask => results.ask = Some(Ran::new(began, options, &machine, ask::run(options, &progress).await)),
             Name::Trouble => results.trouble = Some(Ran::new(began, options, &machine, trouble::run(options, &progress).await)),
             Name::Peers => results.peers = Some(Ran::new(began, options, &machine, products::run(options, &progress).await)),
+            Name::Shards => results.shards = Some(Ran::new(began, options, &machine, shards::run(options, &progress).await)),
             Name::Doors => results.doors = Some(Ran::new(began, options, &machine, doors::run(options, &progress).await)),
             Name::Timers => results.timers = Some(Ran::new(began, options, &machine, timers::run(options, &progress).await)),
             Name::Watched => results.watched = Some(Ran::new(began, options, &machine, watched::run(options, &progress).await)),

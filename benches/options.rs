@@ -21,7 +21,7 @@ pub struct Options {
     /// For how long Redis, the database and the daemon are away in recovery, in seconds
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub away: u32,
-    /// Pending orders in punctual; cost and watched take the largest, peers the two largest up to 100,000, doors those from 10,000 to 100,000
+    /// Pending orders in punctual; cost and watched take the largest, peers the two largest up to 100,000, shards the largest in each of its databases, doors those from 10,000 to 100,000
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000], value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub sizes: Vec<u32>,
     /// Orders due at one instant in burst; fan-in, watched, peers and timers (these up to 20,000) take the largest, recovery the smallest
@@ -87,6 +87,8 @@ pub enum Name {
     Trouble,
     /// Other products that close the same orders: RabbitMQ, BullMQ, graphile-worker, pg-boss, and ways without one
     Peers,
+    /// How late orders in 64 tables of four databases are closed, and those of three when the fourth is stopped
+    Shards,
     /// How late orders are closed by hints from a stream, a sorted set, a queue of RabbitMQ
     Doors,
     /// How fast timers are registered, how late they are told of, and how fast a crowd is, beside BullMQ, graphile-worker, pg-boss

@@ -59,15 +59,22 @@ pub fn page(file: &Path, height: u32, draw: impl FnOnce(&Area) -> Drawn) {
     drawn().unwrap_or_else(|error| panic!("{} can't be drawn: {error}", file.display()));
 }
 
-/// Names the colours in a line at the top; returns what is left of the area.
+/// Names the colours in lines at the top; returns what is left of the area.
 pub fn legend<'a>(area: &Area<'a>, entries: &[(&str, RGBColor)]) -> Result<Area<'a>, Box<dyn Error>> {
+    // No font is asked how wide it is; this is an average.
+    let width = |name: &str| 40 + name.chars().count() * 7;
+    let room = usize::try_from(area.dim_in_pixel().0)?.saturating_sub(70);
+    let whole: usize = entries.iter().map(|(name, _)| width(name)).sum();
+    if let Some(half) = (whole > room).then_some(entries.len() / 2).filter(|half| *half > 0) {
+        let rest = legend(area, &entries[..half])?;
+        return legend(&rest, &entries[half..]);
+    }
     let (top, rest) = area.split_vertically(34);
     let mut x = 70;
     for (name, color) in entries {
         top.draw(&Rectangle::new([(x, 13), (x + 12, 25)], color.filled()))?;
         top.draw(&Text::new((*name).to_owned(), (x + 18, 19), text(SMALL).pos(Pos::new(HPos::Left, VPos::Center))))?;
-        // No font is asked how wide it is; this is an average.
-        x += 40 + i32::try_from(name.chars().count())? * 7;
+        x += i32::try_from(width(name))?;
     }
     Ok(rest)
 }

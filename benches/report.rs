@@ -9,7 +9,7 @@ use crate::{
     options::Options,
     scenarios::{
         ask::Ask, burst::Burst, cost::Cost, doors::Doors, fan_in::FanIn, outbox::Outbox, peers::Peers, punctual::Punctual,
-        recovery::Recovery, steady::Steady, timers::Timers, trouble::Trouble, watched::Watched,
+        recovery::Recovery, shards::Shards, steady::Steady, timers::Timers, trouble::Trouble, watched::Watched,
     },
     table::Table,
 };
@@ -118,6 +118,8 @@ pub struct Results {
     pub outbox: Option<Ran<Outbox>>,
     /// Trouble that stays where it is.
     pub trouble: Option<Ran<Trouble>>,
+    /// Tables and databases.
+    pub shards: Option<Ran<Shards>>,
     /// Hints through doors.
     pub doors: Option<Ran<Doors>>,
     /// Timers.
@@ -161,7 +163,7 @@ impl Results {
 
     /// All chapters; draws the plots on the way.
     fn markdown(&self, folder: &Path) -> String {
-        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, doors, timers, watched } = self;
+        let Self { punctual, burst, steady, fan_in, cost, recovery, outbox, trouble, peers, ask, shards, doors, timers, watched } = self;
         let chapters = [
             punctual.as_ref().map(|ran| ran.chapter(folder)),
             burst.as_ref().map(|ran| ran.chapter(folder)),
@@ -173,6 +175,7 @@ impl Results {
             trouble.as_ref().map(|ran| ran.chapter(folder)),
             peers.as_ref().map(|ran| ran.chapter(folder)),
             ask.as_ref().map(|ran| ran.chapter(folder)),
+            shards.as_ref().map(|ran| ran.chapter(folder)),
             doors.as_ref().map(|ran| ran.chapter(folder)),
             timers.as_ref().map(|ran| ran.chapter(folder)),
             watched.as_ref().map(|ran| ran.chapter(folder)),

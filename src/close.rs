@@ -42,7 +42,7 @@ pub use history::{Closure, MINUTES, Recent, SECONDS};
 pub use inbox::{Batch, Consequence, Crowd, Inbox, Kept, KeptBy, Offer, Pending};
 pub use looks::{Look, Seen};
 pub use outage::Outage;
-pub use outcome::{Closed, Looked, Outcome, UNDONE};
+pub use outcome::{Closed, Looked, Outcome};
 pub use registrar::Registrar;
 pub use reminder::Reminder;
 pub use request::{Requested, Requests};

@@ -13,6 +13,7 @@ mod found;
 mod hints;
 mod http;
 mod key_prefix;
+mod lines;
 mod live;
 mod load;
 mod optional;

@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 pub use key::{Key, KeyState};
 
@@ -256,6 +257,10 @@ impl Explainer {
 /// # Errors
 /// Says what is wrong with it, and what the column takes.
 pub fn read_id(store: &dyn Store, rule: &Rule, text: &str) -> Result<OrderId, String> {
+    // Where their column is a text it takes every text, and nothing else is the id of one.
+    if rule.name.is_timers() && Uuid::try_parse(text).is_err() {
+        return Err(format!("{text:?} can't be a timer: its id is a UUID"));
+    }
     let kind = store.id_kind();
     kind.parse(text.as_bytes()).map_err(|reason| {
         let [column, ..] = store.mapped();

@@ -13,7 +13,7 @@ mod time;
 pub use id::{Charset, IdKind, MAX_ID_BYTES, NotAnId, OrderId};
 pub use judge::{Verdict, judge};
 pub use printable::Printable;
-pub(crate) use printable::{is_invisible, printable, write_visible};
+pub(crate) use printable::{ShellWord, is_invisible, printable, write_visible};
 pub use row::Row;
 pub(crate) use similar::did_you_mean;
 pub use time::rfc3339;

@@ -35,7 +35,7 @@ pub use audit::{Event, EventQuery, Pruned, Recorded};
 pub use claims::{Backlog, Claimed, Failed, Pick, Settled, Want};
 pub use counts::Counts;
 pub use courier::Courier;
-pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place};
+pub use dead_letters::{Address, DeadLetter, DeadOrder, Death, Place, UNDONE};
 pub use deliveries::Deliveries;
 pub use letters::{Letter, PutBack};
 pub use migrations::{Migrated, MigrationScript};

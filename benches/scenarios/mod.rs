@@ -18,6 +18,8 @@ pub mod peers;
 pub mod punctual;
 /// How soon nothing is overdue after an outage.
 pub mod recovery;
+/// Orders in many tables of several databases.
+pub mod shards;
 /// Lateness and processor time at a steady rate.
 pub mod steady;
 /// How fast timers are registered, and how late they are told of.

@@ -387,9 +387,7 @@ impl Figures for Peers {
         let decades = [plots::decades(&ascending), plots::decades(&random)];
         let range = (decades[0].0.min(decades[1].0), decades[0].1.max(decades[1].1));
         plots::page(&folder.join(file), 440, |page| {
-            let legend = |ways: &[Way]| ways.iter().map(|way| (way.name(), way.color())).collect::<Vec<_>>();
-            let rest = plots::legend(page, &legend(&Way::ALL[..4]))?;
-            let rest = plots::legend(&rest, &legend(&Way::ALL[4..]))?;
+            let rest = plots::legend(page, &Way::ALL.map(|way| (way.name(), way.color())))?;
             let titles = ["Ascending deadlines: 99 of 100 (▲ at least)", "Random deadlines: 99 of 100 (▲ at least)"];
             for (half, (title, lines)) in rest.split_evenly((1, 2)).iter().zip(titles.into_iter().zip([ascending, random])) {
                 LogLines { title, x: "pending orders", y: "lateness, ms", range, lines }.draw(half)?;

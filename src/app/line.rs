@@ -236,6 +236,7 @@ impl Line {
                     stats: Arc::clone(&stats),
                     outage: Arc::clone(&outage),
                     gate: Arc::clone(&gate),
+                    passes: Arc::clone(&passes),
                 };
                 let (board, pulse) = (Board::of(&commands, &store), Arc::clone(&place.pulse));
                 match heartbeat {

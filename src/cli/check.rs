@@ -70,11 +70,11 @@ impl Finding {
     }
 
     fn warn(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Warn, found: printable(found.into()), fix: Some(fix.into()) }
+        Self { name, mark: Mark::Warn, found: printable(found.into()), fix: Some(printable(fix.into())) }
     }
 
     fn fail(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Fail, found: printable(found.into()), fix: Some(fix.into()) }
+        Self { name, mark: Mark::Fail, found: printable(found.into()), fix: Some(printable(fix.into())) }
     }
 
     fn line(&self) -> String {

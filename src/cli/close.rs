@@ -16,9 +16,10 @@ use crate::{
         shards::sharings,
         some_rules,
     },
-    close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, UNDONE, Why},
+    close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, Why},
     config::Config,
     order::{OrderId, Printable},
+    outbox::UNDONE,
     store::{Settings, Sharing, Store, StoreError},
     trigger::{PauseWatch, compare_clocks},
 };
@@ -118,7 +119,8 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
             }
             Ok(Requested::Looked(one)) => {
                 report.looked(&one);
-                say(describe(&one));
+                let is_hidden = matches!(one.outcome, Outcome::NotFound) && is_hidden(owners, id).await;
+                say(if is_hidden { format!("{id}: no order to be closed, orders.filter hides its row") } else { describe(&one) });
             }
             Err(error) => {
                 unavailable = Some(error);
@@ -181,7 +183,8 @@ async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Des
     for desk in desks {
         match order_id(&desk.config, desk.store.as_ref(), id) {
             Ok(id) => all.push((desk, id)),
-            Err(failure) => unread = Some(failure),
+            // What the orders' own column takes says more than what timers' does, which come last.
+            Err(failure) => unread = unread.or(Some(failure)),
         }
     }
     let mut tables: BTreeMap<InDatabase, Vec<(&Desk, OrderId)>> = BTreeMap::new();
@@ -236,6 +239,16 @@ async fn close(desks: &[&Desk], id: &OrderId) -> Result<Requested, StoreError> {
         }
     }
     nearest.ok_or_else(|| StoreError::Unavailable("there is no rule".into()))
+}
+
+/// Whether a row of this id is there that is no order by a rule's filter.
+async fn is_hidden(desks: &[&Desk], id: &OrderId) -> bool {
+    for desk in desks.iter().filter(|desk| desk.config.orders.filter.is_some()) {
+        if desk.store.inspect(id).await.is_ok_and(|rows| !rows.is_empty()) {
+            return true;
+        }
+    }
+    false
 }
 
 /// What to say of an order that is not closed though it is due.

@@ -12,7 +12,7 @@ use crate::{
         output, print, some_rules, store_of,
     },
     config::{Config, RuleName},
-    order::Printable,
+    order::{Printable, ShellWord},
     outbox::{Address, Backlog, Event, EventQuery, Letter, Place, PutBack, Recorded},
     store::{Outbox, Store},
 };
@@ -167,7 +167,9 @@ struct Shown<'e> {
 
 pub(super) fn text(Letter { rule: _, shard: _, kind, id, order_id, target, attempts, failed_at, error, dropped }: &Letter) -> String {
     let (id, order_id, error) = (Printable(id), Printable(order_id), Printable(error));
-    let what = target.as_ref().map_or_else(|| format!("{kind} {id}"), |target| format!("{kind} {id} of order {order_id} to {target}"));
+    let what = target
+        .as_ref()
+        .map_or_else(|| format!("{kind} {id}"), |target| format!("{kind} {id} of order {order_id} to {}", Printable(target)));
     let dropped = if *dropped { "; dropped" } else { "" };
     let tries = if *attempts == 1 { "1 try".into() } else { format!("{attempts} tries") };
     format!("{what}  {tries}, the last at {failed_at}: {error}{dropped}")
@@ -239,7 +241,8 @@ async fn retry_all(desks: &[Desk], target: Option<&str>) -> CommandResult {
     }
     print(&format!("{all} put back"));
     for Backlog { target: stranger, dead, .. } in strangers {
-        print(&format!("{dead} left: {stranger} is not in the configuration (order-closer targets drop {stranger})"));
+        let (stranger, word) = (Printable(&stranger), ShellWord(&stranger));
+        print(&format!("{dead} left: {stranger} is not in the configuration (order-closer targets drop {word})"));
     }
     Ok(Exit::Done)
 }

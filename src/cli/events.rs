@@ -41,17 +41,22 @@ pub(super) fn tables(store: &dyn Store) -> Result<&Outbox, Failure> {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let (mut count, mut left_out) = (0, LeftOut::default());
+    let (mut shown, mut unread, mut left_out) = (None, None, LeftOut::default());
     for config in each_table(some_rules(config, arguments.rule.as_deref())?) {
         if left_out.skips(&config) {
             continue;
         }
         match show(&config, &arguments).await {
-            Ok(shown) => count += shown,
+            Ok(count) => shown = Some(shown.unwrap_or(0) + count),
+            // No order of this table has such an id; one of another may.
+            Err(failure) if failure.exit == Exit::Usage => unread = unread.or(Some(failure)),
             Err(failure) => left_out.add(&config.which, failure)?,
         }
     }
-    if count == 0 {
+    if let Some(failure) = unread.filter(|_| shown.is_none()) {
+        return Err(failure);
+    }
+    if shown.is_none_or(|count| count == 0) {
         let is_recent = arguments.since.is_none() && arguments.order.is_none();
         output::say_empty(if is_recent { "no events of the last day; older ones are shown with --since" } else { "no events" });
     }

@@ -31,7 +31,7 @@ pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: 
         }
         match explained(config, id).await {
             Ok(Ok(explanation)) => all.push(explanation),
-            Ok(Err(reason)) => unreadable = Some(reason),
+            Ok(Err(reason)) => unreadable = unreadable.or(Some(reason)),
             // Another shard may have it.
             Err(failure) => left_out.add(&config.which, failure)?,
         }

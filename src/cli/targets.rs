@@ -7,7 +7,7 @@ use crate::{
         output, print, store_of,
     },
     config::Config,
-    order::{did_you_mean, printable},
+    order::{Printable, did_you_mean, printable},
     outbox::{Dropped, TargetStatus},
     store::Outbox,
 };
@@ -37,7 +37,7 @@ enum Command {
 }
 
 pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult {
-    let (mut done, mut unknown, mut listed) = (false, None, 0);
+    let (mut found, mut names, mut listed) = (Found::Nowhere, Vec::new(), 0);
     // Each orders table has deliveries and states of targets of its own.
     for config in each_table(config.of_each_rule()) {
         let store = store_of(&config).await?;
@@ -45,22 +45,45 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         let ended = match &arguments.command {
             None => list(&config, outbox, arguments.json).await.map(|count| {
                 listed += count;
-                Exit::Done
+                Found::Done
             }),
             Some(Command::Resume { name }) => resume(&config, outbox, name).await,
             Some(Command::Drop { name }) => drop_all(&config, outbox, name).await,
         };
         store.close().await;
-        match ended {
-            Ok(_) => done = true,
-            Err(failure) if failure.exit == Exit::Usage => unknown = Some(failure),
-            Err(failure) => return Err(failure),
-        }
+        found = found.max(ended?);
+        names.extend(config.events.target_names());
     }
     if arguments.command.is_none() && listed == 0 {
         output::say_empty("no targets: events.webhooks and events.stream name none, and nothing waits for one of before");
     }
-    unknown.filter(|_| !done).map_or(Ok(Exit::Done), Err)
+    match (arguments.command, found) {
+        (None, _) | (Some(_), Found::Done) => Ok(Exit::Done),
+        (Some(Command::Resume { name } | Command::Drop { name }), found) => Err(found.failure(&name, &names)),
+    }
+}
+
+/// What became of a target beside one table; where there are several, the greatest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Found {
+    /// It is not known there.
+    Nowhere,
+    /// It is in the configuration, and so nothing of it can be given up.
+    Configured,
+    /// What was asked for was done.
+    Done,
+}
+
+impl Found {
+    fn failure(self, name: &str, names: &[String]) -> Failure {
+        let message = if self == Self::Configured {
+            format!("{name} is in the configuration; remove it there first")
+        } else {
+            let meant = did_you_mean(name, names.iter().map(String::as_str));
+            format!("no target is called {}, and no event waits for one{meant}", Printable(&format!("{name:?}")))
+        };
+        Failure::new(Exit::Usage, message)
+    }
 }
 
 fn text(target: &TargetStatus) -> String {
@@ -97,30 +120,24 @@ async fn list(config: &Config, outbox: &Outbox, as_json: bool) -> Result<usize, 
     Ok(targets.len())
 }
 
-async fn resume(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
+async fn resume(config: &Config, outbox: &Outbox, name: &str) -> Result<Found, Failure> {
     if outbox.is_outdated() {
         return Err(Failure::new(Exit::Configuration, outbox.missing()));
     }
     if !outbox.resume(name, &config.events.target_names()).await? {
-        return Err(unknown(config, name));
+        return Ok(Found::Nowhere);
     }
-    print(&format!("{name}: is asked again"));
-    Ok(Exit::Done)
+    print(&format!("{}: is asked again", Printable(name)));
+    Ok(Found::Done)
 }
 
-async fn drop_all(config: &Config, outbox: &Outbox, name: &str) -> CommandResult {
-    match outbox.drop_target(name, &config.events.target_names()).await? {
-        Dropped::Events(count) => print(&format!("{name}: {count} given up")),
-        Dropped::Unknown => return Err(unknown(config, name)),
-        Dropped::Configured => {
-            return Err(Failure::new(Exit::Usage, format!("{name} is in the configuration; remove it there first")));
+async fn drop_all(config: &Config, outbox: &Outbox, name: &str) -> Result<Found, Failure> {
+    Ok(match outbox.drop_target(name, &config.events.target_names()).await? {
+        Dropped::Events(count) => {
+            print(&format!("{}: {count} given up", Printable(name)));
+            Found::Done
         }
-    }
-    Ok(Exit::Done)
-}
-
-fn unknown(config: &Config, name: &str) -> Failure {
-    let all = config.events.target_names();
-    let meant = did_you_mean(name, all.iter().map(String::as_str));
-    Failure::new(Exit::Usage, format!("no target is called {name:?}, and no event waits for one{meant}"))
+        Dropped::Unknown => Found::Nowhere,
+        Dropped::Configured => Found::Configured,
+    })
 }

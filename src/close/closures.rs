@@ -4,7 +4,7 @@
 use std::{
     collections::{HashSet, VecDeque},
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -23,52 +23,80 @@ const SIZE: usize = 200_000;
 /// for a hand.
 #[derive(Debug, Default)]
 pub(super) struct Closures {
-    memory: Mutex<(Hashes, VecDeque<(Instant, u64)>)>,
+    memory: Mutex<Memory>,
     forgotten: AtomicU64,
 }
 
-type Hashes = HashSet<u64, foldhash::fast::RandomState>;
+/// Some twenty bytes for each closure.
+#[derive(Debug, Default)]
+struct Memory {
+    known: HashSet<u64, foldhash::fast::RandomState>,
+    oldest_first: VecDeque<u64>,
+    /// How many of them came within the second that began then.
+    seconds: VecDeque<(Instant, usize)>,
+}
+
+impl Memory {
+    fn remember(&mut self, hash: u64, now: Instant) {
+        if !self.known.insert(hash) {
+            return;
+        }
+        self.oldest_first.push_back(hash);
+        match self.seconds.back_mut() {
+            Some((began, count)) if now - *began < Duration::from_secs(1) => *count += 1,
+            _ => self.seconds.push_back((now, 1)),
+        }
+    }
+
+    fn expire(&mut self, now: Instant) {
+        while let Some((began, count)) = self.seconds.front_mut() {
+            if *count == 0 {
+                self.seconds.pop_front();
+            } else if now - *began > MEMORY || self.oldest_first.len() > SIZE {
+                *count -= 1;
+                if let Some(hash) = self.oldest_first.pop_front() {
+                    self.known.remove(&hash);
+                }
+            } else {
+                return;
+            }
+        }
+    }
+}
 
 impl Closures {
     /// Remembers closures, each an order with its deadline.
     pub(super) fn remember<'a>(&self, closed: impl Iterator<Item = (&'a OrderId, i64)>) {
         let now = Instant::now();
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, oldest_first) = &mut *memory;
+        let mut memory = self.memory();
         for (id, deadline) in closed {
-            let hash = hash(id, deadline);
-            if known.insert(hash) {
-                oldest_first.push_back((now, hash));
-            }
+            memory.remember(hash(id, deadline), now);
         }
-        while let Some((_, hash)) = oldest_first.pop_front_if(|(at, _)| now - *at > MEMORY) {
-            known.remove(&hash);
-        }
-        while oldest_first.len() > SIZE
-            && let Some((_, hash)) = oldest_first.pop_front()
-        {
-            known.remove(&hash);
-        }
+        memory.expire(now);
     }
 
     /// Which of these orders were closed for these deadlines.
     pub(super) fn undone<'a>(&self, found: impl Iterator<Item = (&'a OrderId, i64)>) -> Vec<OrderId> {
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if memory.0.is_empty() {
+        let memory = self.memory();
+        if memory.known.is_empty() {
             return Vec::new();
         }
-        found.filter(|(id, deadline)| memory.0.contains(&hash(id, *deadline))).map(|(id, _)| id.clone()).collect()
+        found.filter(|(id, deadline)| memory.known.contains(&hash(id, *deadline))).map(|(id, _)| id.clone()).collect()
     }
 
     /// Forgets all: the database was away, and may be another or an older one now.
     pub(super) fn forget(&self) {
-        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+        *self.memory() = Memory::default();
         self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How often all were forgotten.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,5 +126,20 @@ mod tests {
         assert!(!undone(&one, 7) && undone(&other, 7));
         closures.forget();
         assert!(!undone(&other, 7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_the_oldest_are_forgotten_and_the_others_in_their_time() {
+        let closures = Closures::default();
+        let all: Vec<OrderId> = (0..SIZE + 10).map(|number| id(&number.to_string())).collect();
+        let known = |range: std::ops::Range<usize>| closures.undone(all[range].iter().map(|id| (id, 7))).len();
+        let (early, late) = all.split_at(SIZE / 2);
+        closures.remember(early.iter().chain(early).map(|id| (id, 7)));
+        tokio::time::advance(MEMORY / 2).await;
+        closures.remember(late.iter().map(|id| (id, 7)));
+        assert_eq!((known(0..10), known(10..all.len())), (0, SIZE));
+        tokio::time::advance(MEMORY / 2 + Duration::from_secs(1)).await;
+        closures.remember([(&all[0], 7)].into_iter());
+        assert_eq!((known(0..1), known(1..SIZE / 2), known(SIZE / 2..all.len())), (1, 0, SIZE / 2 + 10));
     }
 }

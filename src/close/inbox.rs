@@ -345,7 +345,8 @@ impl Inbox {
     }
 
     /// An order was given up, and is left alone: for a day, or until its dead letter is put back.
-    pub fn given_up(&self, id: &OrderId, is_dead_letter: bool) {
+    pub fn given_up(&self, dead: &DeadOrder, is_dead_letter: bool) {
+        let DeadOrder { id, undone, .. } = dead;
         let now = Instant::now();
         let mut state = self.lock();
         state.in_hand = state.in_hand.saturating_sub(1);
@@ -353,7 +354,7 @@ impl Inbox {
             // Not forgotten: a sweep that read the table before may still bring it.
             state.remember_settled(id, None, now);
         } else {
-            state.remember_given_up(id, now);
+            state.remember_given_up(id, *undone, now);
         }
         state.expire(now);
         self.tell_idle(&state);

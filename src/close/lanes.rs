@@ -14,7 +14,7 @@ use crate::{
         clearance::{PutOff, Why},
         inbox::{Consequence, Offer, Pending},
         looks::Awaited,
-        outcome::{Looked, Outcome, UNDONE},
+        outcome::{Looked, Outcome},
         queue::Queue,
         trouble::{Blame, Ended, Trouble},
         waits::{Held, Place, Waits},
@@ -70,7 +70,8 @@ pub(super) enum Stage {
     Waits(Place),
     /// Since when, and when a closed one fell due whose notification has not come yet.
     Settled(Instant, Option<Instant>),
-    GivenUp(Instant),
+    /// Since when, and the deadline for which it was closed where that was undone: another one closes it.
+    GivenUp(Instant, Option<i64>),
 }
 
 impl Stage {
@@ -128,11 +129,15 @@ impl State {
                 Stage::Open | Stage::Held | Stage::Rejected => return Offer::Known,
                 Stage::Hinted if lane == Lane::Hints => return Offer::Known,
                 Stage::Settled(at, _) if now - *at < SETTLED_FOR && seen.is_none_or(|seen| seen <= *at) => return Offer::Known,
-                Stage::GivenUp(at) if now - *at < GIVEN_UP_FOR => return Offer::Known,
+                Stage::GivenUp(at, undone)
+                    if now - *at < GIVEN_UP_FOR && undone.zip(pending.deadline).is_none_or(|(undone, deadline)| undone == deadline) =>
+                {
+                    return Offer::Known;
+                }
                 Stage::Waits(place) if pending.deadline.is_none_or(|deadline| self.waits.deadline(*place) == Some(deadline)) => {
                     return Offer::Known;
                 }
-                Stage::Hinted | Stage::Settled(..) | Stage::GivenUp(_) | Stage::Waits(_) => {}
+                Stage::Hinted | Stage::Settled(..) | Stage::GivenUp(..) | Stage::Waits(_) => {}
             }
         }
         if self.closed || queued >= capacity {
@@ -191,7 +196,7 @@ impl State {
                 *stage = Stage::Open;
                 true
             }
-            Some(Stage::Open | Stage::Held | Stage::Rejected | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => false,
+            Some(Stage::Open | Stage::Held | Stage::Rejected | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(..)) | None => false,
         })
     }
 
@@ -232,7 +237,7 @@ impl State {
             }
             Outcome::Undone => {
                 self.in_hand += 1;
-                consequences.push(Consequence::GivenUp(DeadOrder { id: pending.id, attempts: pending.attempts + 1, error: UNDONE.into() }));
+                consequences.push(Consequence::GivenUp(DeadOrder::undone(pending.id, pending.attempts + 1, pending.deadline)));
             }
             Outcome::Rejected { reason } => {
                 self.is_now(&pending.id, Stage::Rejected);
@@ -267,7 +272,7 @@ impl State {
             }
             None => {
                 self.in_hand += 1;
-                consequences.push(Consequence::GivenUp(DeadOrder { id, attempts, error: reason }));
+                consequences.push(Consequence::GivenUp(DeadOrder { id, attempts, error: reason, undone: None }));
             }
         }
     }
@@ -298,7 +303,7 @@ impl State {
         match self.known.get(id) {
             Some(Stage::Settled(at, _)) if *at < seen => {}
             Some(Stage::Waits(place)) => drop(self.waits.remove(*place)),
-            Some(Stage::Hinted | Stage::Open | Stage::Held | Stage::Rejected | Stage::Settled(..) | Stage::GivenUp(_)) | None => return,
+            Some(Stage::Hinted | Stage::Open | Stage::Held | Stage::Rejected | Stage::Settled(..) | Stage::GivenUp(..)) | None => return,
         }
         self.known.remove(id);
     }
@@ -330,7 +335,7 @@ impl State {
                 }
             }
             Some(Stage::Open | Stage::Held | Stage::Rejected) => drop(self.answered.insert(id.clone())),
-            Some(Stage::Hinted | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(_)) | None => {}
+            Some(Stage::Hinted | Stage::Waits(_) | Stage::Settled(..) | Stage::GivenUp(..)) | None => {}
         }
     }
 
@@ -386,8 +391,8 @@ impl State {
         self.settled.push_back((now, id.clone()));
     }
 
-    pub(super) fn remember_given_up(&mut self, id: &OrderId, now: Instant) {
-        self.known.insert(id.clone(), Stage::GivenUp(now));
+    pub(super) fn remember_given_up(&mut self, id: &OrderId, undone: Option<i64>, now: Instant) {
+        self.known.insert(id.clone(), Stage::GivenUp(now, undone));
         self.given_up.push_back((now, id.clone()));
     }
 
@@ -403,7 +408,7 @@ impl State {
 
     /// Unless the id has a newer story than this memory of it.
     fn forget(&mut self, id: &OrderId, at: Instant) {
-        if matches!(self.known.get(id), Some(Stage::Settled(newest, _) | Stage::GivenUp(newest)) if *newest == at) {
+        if matches!(self.known.get(id), Some(Stage::Settled(newest, _) | Stage::GivenUp(newest, _)) if *newest == at) {
             self.known.remove(id);
         }
     }

@@ -83,7 +83,3 @@ pub struct Closed {
 
 /// What to say of an order whose row another transaction holds.
 pub(super) const ROW_HELD: &str = "locked by another transaction; perhaps a payment in progress";
-
-/// What to say of an order whose closure was undone.
-pub const UNDONE: &str = "its closure was undone: the order is unpaid again, with the deadline for which it was closed; \
-    a trigger, or a program that saved what it had read before, has put its status back";

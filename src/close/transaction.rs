@@ -101,7 +101,10 @@ pub(super) async fn lock_judge_update(
     let since = began.elapsed();
     let looked = candidates.into_iter().map(|Candidate { mut pending, row, verdict, undone }| {
         let outcome = match verdict {
-            Verdict::Close { .. } if undone => Outcome::Undone,
+            Verdict::Close { .. } if undone => {
+                pending.deadline = row.and_then(|row| row.deadline);
+                Outcome::Undone
+            }
             Verdict::Close { overdue } => {
                 Outcome::Closed(Closed { lateness: overdue + since, deadline: row.and_then(|row| row.deadline).unwrap_or_default() })
             }

@@ -269,8 +269,14 @@ impl Worker {
             }
             return;
         }
-        for DeadOrder { id, attempts, error: reason } in orders {
-            if outbox.is_ready() {
+        for dead in orders {
+            let DeadOrder { id, attempts, error: reason, undone } = dead;
+            if undone.is_some() {
+                error!(
+                    order = %id, reason,
+                    "order is not closed again; find out what has put its status back, then run `order-closer close` with its id"
+                );
+            } else if outbox.is_ready() {
                 error!(
                     order = %id, attempts, reason,
                     "order can't be closed, and is a dead letter; mend the cause, then run `order-closer dead-letters retry` with its id"
@@ -281,7 +287,7 @@ impl Worker {
                     "order can't be closed, and is left alone for a day; mend the cause, then run `order-closer close` with its id"
                 );
             }
-            self.inbox.given_up(id, outbox.is_ready());
+            self.inbox.given_up(dead, outbox.is_ready());
         }
     }
 }

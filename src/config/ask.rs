@@ -5,14 +5,18 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ColumnName, Span, WebhookSecret, WebhookUrl, optional::optional};
+use super::{ColumnName, Span, WebhookSecret, WebhookUrl, optional::optional, schema};
 
 /// Who is asked before an order is closed.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = schema::url_or_file)]
 pub struct Ask {
     /// Where questions are posted.
     pub url: WebhookUrl,
+    /// A file with that URL.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub url_file: Option<PathBuf>,
     /// Signing secrets; with several, each request carries a signature by each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<WebhookSecret>,

@@ -12,6 +12,7 @@ pub const LIVE: &[&str] = &[
     "close.ask.secret_files",
     "close.ask.secrets",
     "close.ask.url",
+    "close.ask.url_file",
     "close.retry",
     "events.retry",
     "events.stream",

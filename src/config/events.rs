@@ -78,11 +78,15 @@ impl Events {
 /// An HTTP endpoint that is told of each closure.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = schema::url_or_file)]
 pub struct Webhook {
     /// What it is called in the tables and in the log.
     pub name: TargetName,
     /// Where events are posted.
     pub url: WebhookUrl,
+    /// A file with that URL.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional")]
+    pub url_file: Option<PathBuf>,
     /// Signing secrets; with several, each request carries a signature by each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<WebhookSecret>,

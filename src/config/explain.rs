@@ -12,7 +12,8 @@ use super::{rules, secret};
 use crate::order::did_you_mean;
 
 /// The settings that can hold a secret.
-const SECRET: [&str; 7] = ["redis.url", "database.url", "databases", "events.webhooks", "close.ask", "hints", "http.token"];
+const SECRET: [&str; 8] =
+    ["redis.url", "database.url", "databases", "events.webhooks", "timers.webhooks", "close.ask", "hints", "http.token"];
 
 /// Whether a setting can hold a secret, or is a table around one that can, or below one.
 fn can_hold_a_secret(path: &str) -> bool {

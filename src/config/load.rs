@@ -14,7 +14,7 @@ use figment::{
 };
 
 use super::{
-    Close, Config, DatabaseUrl, Databases, RuleName, RuleSettings, explain::explain, rules, secret, url_files,
+    Close, Config, DatabaseUrl, Databases, RuleName, RuleSettings, explain::explain, lines::line_of, rules, secret, url_files,
     validate::fewest_connections, variables::Variables,
 };
 
@@ -82,10 +82,7 @@ pub fn load_text(path: &Path, text: Option<String>) -> Result<Loaded, String> {
 fn load_from(file: Option<File>) -> Result<Loaded, String> {
     let has_file = file.is_some();
     let file = file.map_or_else(Figment::new, |file| Figment::from(file));
-    let in_file = match file.find_value(rules::RULES) {
-        Ok(Value::Dict(_, rules)) => rules.into_keys().collect(),
-        Ok(_) | Err(_) => Vec::new(),
-    };
+    let in_file = rules::names_in(&file);
     let set = file.merge(Variables);
     let set = url_files::read(set.clone()).map_err(|(key, what)| wrong(&set, &key, &what))?;
     let names = rules::named(&set, &in_file).map_err(|(key, what)| wrong(&set, &key, &what))?;
@@ -189,7 +186,7 @@ impl Loaded {
         let all = self.figment.extract().map_err(|error| describe(&self.figment, &error))?;
         let Some((path, what)) = find(&all, &mut Vec::new(), &secret::misplaced) else { return Ok(()) };
         let name = secret::without_webhook_secrets(name_setting(&path));
-        Err(format!("{name} has {what}, which does not belong there (set in {})", source_of(&self.figment, &path.join("."))))
+        Err(format!("{name} has {what}, which does not belong there (set in {})", place_of(&self.figment, &path)))
     }
 
     /// The error that a setting is wrong, with the place where it was set.
@@ -199,7 +196,7 @@ impl Loaded {
 }
 
 fn wrong(figment: &Figment, key: &str, what: &str) -> String {
-    format!("{key} {what} (set in {})", source_of(figment, key))
+    format!("{key} {what} (set in {})", place_of(figment, &path_to(key)))
 }
 
 /// The path to the first text, a key or a value, of which there is something to say, and what that is.
@@ -225,7 +222,7 @@ fn find(value: &Value, path: &mut Vec<String>, judge: &Judge) -> Option<(Vec<Str
 type Judge = dyn Fn(&[String], &str) -> Option<&'static str>;
 
 /// The value at the end of a path.
-fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+pub(super) fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, part| match value {
         Value::Dict(_, dict) => dict.get(part),
         Value::Array(_, list) => list.get(part.parse::<usize>().ok()?),
@@ -234,10 +231,22 @@ fn value_at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
 }
 
 pub(super) fn source_of(figment: &Figment, key: &str) -> String {
+    metadata_of(figment, key).map_or_else(|| "the default".into(), |metadata| name_source(metadata, key))
+}
+
+fn metadata_of<'f>(figment: &'f Figment, key: &str) -> Option<&'f Metadata> {
     // An array's items and an inline table's keys have the source of what they stand in.
-    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent))
-        .find_map(|key| figment.find_metadata(key))
-        .map_or_else(|| "the default".into(), |metadata| name_source(metadata, key))
+    std::iter::successors(Some(key), |key| key.rsplit_once('.').map(|(parent, _)| parent)).find_map(|key| figment.find_metadata(key))
+}
+
+/// The source, and in a file the line.
+fn place_of(figment: &Figment, path: &[String]) -> String {
+    metadata_of(figment, &path.join(".")).map_or_else(|| "the default".into(), |metadata| name_place(metadata, path))
+}
+
+fn name_place(metadata: &Metadata, path: &[String]) -> String {
+    let line = if metadata.name == File::NAME { metadata.interpolate(&Profile::Default, path) } else { String::new() };
+    name_source(metadata, &path.join(".")) + &line
 }
 
 fn name_source(metadata: &Metadata, key: &str) -> String {
@@ -249,7 +258,7 @@ fn name_source(metadata: &Metadata, key: &str) -> String {
 }
 
 /// A setting's name; the entries of a list are counted from 1, as in every other message.
-fn name_setting(path: &[String]) -> String {
+pub(super) fn name_setting(path: &[String]) -> String {
     let name = path.iter().fold(String::new(), |name, part| match part.parse::<usize>() {
         Ok(index) => format!("{name}, entry {}", index + 1),
         Err(_) if name.is_empty() => part.clone(),
@@ -258,17 +267,26 @@ fn name_setting(path: &[String]) -> String {
     if name.is_empty() { "the configuration".into() } else { name }
 }
 
+/// The path to a setting of such a name.
+fn path_to(name: &str) -> Vec<String> {
+    let entry = |part: &str| part.strip_prefix("entry ")?.parse::<usize>().ok()?.checked_sub(1);
+    let parts = name.split(", ").map(|part| entry(part).map_or_else(|| part.to_owned(), |index| index.to_string()));
+    parts.collect::<Vec<_>>().join(".").split('.').map(str::to_owned).collect()
+}
+
 fn describe(figment: &Figment, error: &figment::Error) -> String {
     let all: Option<Value> = figment.extract().ok();
+    let rules = rules::names_in(figment);
     let mut lines: Vec<String> = error
         .clone()
         .into_iter()
         .map(|error| {
             let key = error.path.join(".");
-            let place = error.metadata.as_ref().map_or_else(|| source_of(figment, &key), |metadata| name_source(metadata, &key));
+            let place =
+                error.metadata.as_ref().map_or_else(|| place_of(figment, &error.path), |metadata| name_place(metadata, &error.path));
             let value = all.as_ref().and_then(|all| value_at(all, &error.path));
             let is_variable = error.metadata.as_ref().is_some_and(|metadata| metadata.name == Variables::NAME);
-            let meant = if is_variable && matches!(error.kind, Kind::UnknownField(..)) { Variables::meant(&key) } else { None };
+            let meant = if is_variable && matches!(error.kind, Kind::UnknownField(..)) { Variables::meant(&key, &rules) } else { None };
             let what = meant.map_or_else(|| explain(&key, &error.kind, value), |meant| format!("there is no such setting; {meant}"));
             format!("{}: {what} (set in {place})", name_setting(&error.path))
         })
@@ -289,6 +307,8 @@ struct File {
 }
 
 impl File {
+    const NAME: &str = "configuration file";
+
     fn read(path: &Path) -> Result<Self, String> {
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Self { path: path.to_owned(), text }),
@@ -307,7 +327,9 @@ impl File {
 
 impl Provider for File {
     fn metadata(&self) -> Metadata {
-        Metadata::from("file", self.path.as_path())
+        let text = self.text.clone();
+        let line = move |_: &Profile, path: &[&str]| line_of(&text, path).map_or_else(String::new, |line| format!(", line {line}"));
+        Metadata::from(Self::NAME, self.path.as_path()).interpolater(line)
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest, Sha256};
+
 use super::{ColumnName, Config, Deadline, KeyPrefix, Orders, RuleName, Statement, Status, TableName};
 
 /// Longer than any calendar, in microseconds, and still within an `i64` when it is added to a time of ours.
@@ -42,6 +44,10 @@ pub struct Rule {
     pub asked: Vec<ColumnName>,
     /// What stands before the id in an order's key.
     pub key_prefix: KeyPrefix,
+    /// What the index is to be called by which the sweep reads, where it is missing.
+    pub due_index: String,
+    /// The same of that on the id.
+    pub id_index: String,
 }
 
 /// Another rule that closes orders of the same table in the same statuses: what it takes, too, neither closes.
@@ -104,6 +110,25 @@ fn quoted(quote: char, name: &str) -> String {
     format!("{quote}{name}{quote}")
 }
 
+/// What tells an index of one rule, or of one shard, from those of the others: in SQLite no two of a schema have the same name, in
+/// MySQL no two of a table.
+fn index_name(purpose: &str, of: Option<&RuleName>, config: &Config) -> String {
+    /// The shortest limit of the databases, in characters.
+    const LONGEST: usize = 63;
+    let table = config.which.name.shard().map(|_| config.orders.table.name.as_str());
+    let parts = of.map(RuleName::as_str).into_iter().chain(table);
+    let whole = parts.fold(format!("order_closer_{purpose}"), |name, part| format!("{name}_{part}"));
+    let name = whole.replace('-', "_");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.len() <= LONGEST && name.chars().all(is_plain) && !table.is_some_and(|table| table.contains('-')) {
+        return name;
+    }
+    // What is cut off, or needs quotes, is told apart by a checksum.
+    let sum = Sha256::digest(&whole).iter().take(4).map(|byte| format!("{byte:02x}")).collect::<String>();
+    let plain: String = name.chars().filter(|c| is_plain(*c)).take(LONGEST - sum.len() - 1).collect();
+    format!("{plain}_{sum}")
+}
+
 impl Rule {
     /// The rule that the configuration describes.
     #[must_use]
@@ -125,6 +150,8 @@ impl Rule {
             traceparent: config.events.traceparent.clone().filter(|_| config.events.enabled),
             asked: config.close.ask.as_ref().map(|ask| ask.include.clone()).unwrap_or_default(),
             key_prefix: config.redis.key_prefix.clone(),
+            due_index: index_name("due", config.which.indexed.due.as_ref(), config),
+            id_index: index_name("id", config.which.indexed.id.as_ref(), config),
         }
     }
 

@@ -157,8 +157,19 @@ pub struct Which {
     pub pattern: Option<Pattern>,
     /// The others that close orders of the same table.
     pub(super) rivals: Vec<Rival>,
+    /// After which rules its indexes are called.
+    pub(super) indexed: Indexed,
     /// Whether there are others, or other shards.
     pub is_one_of_several: bool,
+}
+
+/// The rules after which the indexes of one of several rules are called: each after the first that needs the very same index.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Indexed {
+    /// That for the sweep.
+    pub(super) due: Option<RuleName>,
+    /// That on the id.
+    pub(super) id: Option<RuleName>,
 }
 
 impl Config {
@@ -198,10 +209,22 @@ impl Config {
             let mut config = Self { orders: rule.orders.clone(), close: rule.close.clone(), rules: BTreeMap::new(), ..self.clone() };
             config.redis.key_prefix = rule.key_prefix.clone();
             config.events.include = rule.include.clone();
-            config.which = Which { name: name.clone(), ..Which::default() };
+            config.which = Which { name: name.clone(), indexed: self.indexed(&rule.orders), ..Which::default() };
             config
         };
         self.rules.iter().map(of_rule).collect()
+    }
+
+    /// After which of several rules the indexes are called that this one needs.
+    fn indexed(&self, orders: &Orders) -> Indexed {
+        let first = |needs_the_same: &dyn Fn(&Orders) -> bool| {
+            let alike = self.rules.iter().filter(|(_, other)| is_same(&orders.table, &other.orders.table) && needs_the_same(&other.orders));
+            let first = alike.map(|(name, _)| name).min_by_key(|name| name.as_str() != RuleName::ONLY)?;
+            (self.rules.len() > 1 && first.as_str() != RuleName::ONLY).then(|| first.clone())
+        };
+        let has_id = |other: &Orders| other.id == orders.id;
+        let is_due = |other: &Orders| has_id(other) && other.status == orders.status && other.deadline.column == orders.deadline.column;
+        Indexed { due: first(&is_due), id: first(&has_id) }
     }
 
     /// The names of all rules, each with its shards where it has some.
@@ -313,6 +336,14 @@ pub(super) fn within_rule(key: &str) -> &str {
         Some((_, "include")) => "events.include",
         Some((_, rest)) => rest,
         None => key,
+    }
+}
+
+/// The names that rules have in what was set, whatever they are.
+pub(super) fn names_in(set: &Figment) -> Vec<String> {
+    match set.find_value(RULES) {
+        Ok(Value::Dict(_, rules)) => rules.into_keys().collect(),
+        Ok(_) | Err(_) => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema, transform::transform_subschemas};
 use serde_json::{Value, json};
 
-use super::{Config, Oldest, RuleSettings, Span, Status, Statuses, optional::NONE, statement::Statement};
+use super::{Config, Oldest, RuleSettings, Span, Status, Statuses, optional::NONE, rules::RULES, statement::Statement};
 
 impl Config {
     /// The JSON schema (draft 7, which all editors know) of a configuration file.
@@ -18,6 +18,28 @@ impl Config {
         schema.insert("title".into(), json!("order-closer's configuration"));
         none_for_null(&mut schema);
         schema.to_value()
+    }
+}
+
+/// The dotted names of all settings, and of the tables around them; those of a rule stand below each of these rules' names.
+pub(super) fn names_of_all(rules: &[String]) -> Vec<String> {
+    let (root, mut names) = (Config::schema(), Vec::new());
+    add_names(&root, &root, "", &mut names);
+    for rule in rules {
+        add_names(&root, &root["properties"][RULES]["items"], &format!("{RULES}.{rule}"), &mut names);
+    }
+    names
+}
+
+/// Adds those of one table of the schema. The entries of a list have no names.
+fn add_names(root: &Value, table: &Value, name: &str, names: &mut Vec<String>) {
+    let meant = table["$ref"].as_str().and_then(|place| root.pointer(place.strip_prefix('#')?));
+    let choices = ["allOf", "anyOf"].into_iter().filter_map(|several| table[several].as_array()).flatten();
+    meant.into_iter().chain(choices).for_each(|inner| add_names(root, inner, name, names));
+    for (key, inner) in table["properties"].as_object().into_iter().flatten() {
+        let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
+        add_names(root, inner, &name, names);
+        names.push(name);
     }
 }
 
@@ -41,6 +63,14 @@ fn none_for_null(schema: &mut Schema) {
             *object.get_mut("type").unwrap_or(&mut Value::Null) = kind.clone();
         }
     }
+}
+
+/// The URL of a table may stand in a file.
+pub(super) fn url_or_file(schema: &mut Schema) {
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != "url");
+    }
+    schema.insert("anyOf".into(), json!([{ "required": ["url"] }, { "required": ["url_file"] }]));
 }
 
 /// A list that may be switched off.

@@ -5,18 +5,17 @@
 use std::{convert::Infallible, env, ffi::OsStr, fmt};
 
 use figment::{
-    Figment, Metadata, Profile, Provider,
-    providers::Serialized,
+    Metadata, Profile, Provider,
     util::nest,
     value::{Dict, Map, Value},
 };
 
-use super::{Config, rules};
+use super::{rules, schema};
 
 const PREFIX: &str = "ORDER_CLOSER_";
 
 /// Text settings, and all below `orders.set`: their variables are taken as they are, so that a prefix `007` keeps its zeros.
-const TEXT: [&str; 23] = [
+const TEXT: [&str; 24] = [
     "redis.url",
     "redis.url_file",
     "redis.ca_file",
@@ -30,6 +29,7 @@ const TEXT: [&str; 23] = [
     "orders.deadline.column",
     "orders.filter",
     "close.ask.url",
+    "close.ask.url_file",
     "close.ask.ca_file",
     "events.source",
     "events.traceparent",
@@ -95,10 +95,9 @@ impl Variables {
     }
 
     /// What to say of one that has a single underscore where its setting's name has a dot.
-    pub(super) fn meant(key: &str) -> Option<String> {
+    pub(super) fn meant(key: &str, rules: &[String]) -> Option<String> {
         let flat = |name: &str| name.replace(['.', '-'], "_");
-        let all = names_of_all().into_iter().chain(TEXT.map(String::from));
-        let meant = all.filter(|name| name.contains('.')).find(|name| flat(name) == flat(key))?;
+        let meant = schema::names_of_all(rules).into_iter().find(|name| name.contains('.') && flat(name) == flat(key))?;
         Some(format!("did you mean {}, with two underscores for each dot of {meant}?", Self::name(&meant)))
     }
 
@@ -148,25 +147,6 @@ impl Provider for Variables {
 /// Whether a setting is the URL of one of several databases, or what they have in common as a text.
 fn is_of_a_database(key: &str) -> bool {
     key.strip_prefix("databases.").is_some_and(|name| name != "connections")
-}
-
-/// The dotted names of all settings that have a default.
-fn names_of_all() -> Vec<String> {
-    fn add(name: &str, value: &Value, names: &mut Vec<String>) {
-        match value.as_dict() {
-            Some(dict) if !dict.is_empty() => {
-                for (key, value) in dict {
-                    add(&if name.is_empty() { key.clone() } else { format!("{name}.{key}") }, value, names);
-                }
-            }
-            _ => names.push(name.to_owned()),
-        }
-    }
-    let mut names = Vec::new();
-    if let Ok(defaults) = Figment::from(Serialized::defaults(Config::default())).extract() {
-        add("", &defaults, &mut names);
-    }
-    names
 }
 
 /// Puts a value where its dotted key leads.

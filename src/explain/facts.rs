@@ -6,8 +6,8 @@ use super::{Explainer, Explanation, Key, KeyState, Next, State, sentence::moment
 use crate::{
     close::{Kept, KeptBy, Why},
     config::Disputed,
-    order::{OrderId, Row, Trigger, Verdict, rfc3339},
-    outbox::{Event, Pause, PauseStatus},
+    order::{OrderId, Row, ShellWord, Trigger, Verdict, rfc3339},
+    outbox::{Event, Pause, PauseStatus, UNDONE},
     store::Inspected,
     trigger::{Difference, TOLERANCE},
 };
@@ -177,10 +177,16 @@ impl<'e> Facts<'e> {
         }
     }
 
+    /// Whether it was given up because its closure was undone.
+    fn was_undone(&self) -> bool {
+        self.story.dead_letter.as_ref().is_some_and(|death| death.error.starts_with(UNDONE))
+    }
+
     /// What somebody can do about it.
     fn to_do(&self, state: State) -> Option<String> {
-        let id = self.id;
+        let id = ShellWord(self.id.as_str());
         let (rule, Words { closed, option, .. }) = (&self.explainer.rule, self.words());
+        let undone = || format!("find out what has put its status back; then run: order-closer close {id}{option}");
         Some(match state {
             State::NotFound if self.key.state == KeyState::Expires => {
                 format!("see whether it is in another table than {}, or another database", rule.table)
@@ -192,8 +198,9 @@ impl<'e> Facts<'e> {
                 format!("see orders.deadline (column, unit) in the configuration, if {} is meant as a time", rule.deadline.column)
             }
             State::ClockAhead => "set the database's clock right, or, if it is right, run: order-closer reconcile --accept-clock".into(),
+            State::GivenUp if self.was_undone() => undone(),
             State::GivenUp => format!("mend what its last try said, then run: order-closer dead-letters retry {id}{option}"),
-            State::Undone => format!("find out what has put its status back; then run: order-closer close {id}"),
+            State::Undone => undone(),
             State::Old => {
                 format!(
                     "if it is to be {closed}, run: order-closer close {id}{option} (reconcile --oldest none does that with all of its kind)"

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{KeyState, State, facts::Facts, words::Words};
 use crate::{
-    close::{Kept, UNDONE, Why},
+    close::{Kept, Why},
     config::{Disputed, Span},
     order::{Printable, Trigger, rfc3339},
-    outbox::Event,
+    outbox::{Event, UNDONE},
     trigger::Difference,
 };
 

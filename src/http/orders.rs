@@ -12,8 +12,9 @@ use serde::Serialize;
 
 use super::{Desk, OfOrder, Refusal};
 use crate::{
-    close::{Closed, Looked, Outcome, Requested, UNDONE, Why},
+    close::{Closed, Looked, Outcome, Requested, Why},
     order::OrderId,
+    outbox::UNDONE,
     store::StoreError,
 };
 

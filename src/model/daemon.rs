@@ -186,7 +186,7 @@ impl Daemon {
             peers: Arc::clone(&peers),
             bounds: Arc::clone(&bounds),
             settings,
-            passes,
+            passes: Arc::clone(&passes),
             turns,
             stop: stop.clone(),
         };
@@ -218,7 +218,7 @@ impl Daemon {
             tasks.spawn(ask.run(stop.clone()));
         }
         tasks.spawn(watch_clock_again_and_again(Arc::clone(&store), Arc::clone(&bounds), Arc::clone(&inbox), stop.clone()));
-        let body = Body { config: Config::default(), store, inbox, stats, outage, gate };
+        let body = Body { config: Config::default(), store, inbox, stats, outage, gate, passes };
         tasks.spawn(peers.run(Heart::of(body, Board::Memory(redis), Arc::default(), stop.clone())));
         world.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         Self { node, bounds, tasks, stop }

@@ -37,7 +37,53 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
+/// A text as a word of a command that is printed for a shell: whatever is in it, it stays one word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShellWord<'t>(pub(crate) &'t str);
+
+impl fmt::Display for ShellWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text) = self;
+        if !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c)) {
+            return f.write_str(text);
+        }
+        if !text.contains(is_invisible) {
+            return write!(f, "'{}'", text.replace('\'', r"'\''"));
+        }
+        f.write_str("$'")?;
+        for c in text.chars() {
+            match c {
+                '\\' => f.write_str(r"\\")?,
+                // A shell that doesn't know this quoting would end it at \'.
+                '\'' => f.write_str(r"\u0027")?,
+                c => write_visible(f, c)?,
+            }
+        }
+        f.write_char('\'')
+    }
+}
+
 /// The text itself where there is nothing to escape in it.
 pub(crate) fn printable(text: String) -> String {
     if text.contains(is_invisible) { Printable(&text).to_string() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ShellWord;
+
+    #[test]
+    fn a_name_in_a_command_stays_one_word() {
+        for (name, word) in [
+            ("till-2.a_b", "till-2.a_b"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("$(touch x)`y`;&|>*~", "'$(touch x)`y`;&|>*~'"),
+            ("it's \\", r"'it'\''s \'"),
+            ("reminder/1001", "reminder/1001"),
+            ("a\nb'\\\u{1b}[2K", r"$'a\nb\u0027\\\u001b[2K'"),
+        ] {
+            assert_eq!(ShellWord(name).to_string(), word);
+        }
+    }
 }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::{Result, audit::uuid};
 use crate::{
     config::RuleName,
-    order::OrderId,
+    order::{OrderId, rfc3339},
     store::{Fields, Link, Outbox, Value, Words, finish, listed},
 };
 
@@ -67,6 +67,31 @@ pub struct DeadOrder {
     pub attempts: u32,
     /// What the last attempt said.
     pub error: String,
+    /// The deadline for which it was closed, in microseconds since 1970 UTC, where it is given up because that was undone.
+    pub undone: Option<i64>,
+}
+
+/// What to say of an order whose closure was undone.
+pub const UNDONE: &str = "its closure was undone: the order is unpaid again, with the deadline for which it was closed; \
+    a trigger, or a program that saved what it had read before, has put its status back";
+
+impl DeadOrder {
+    /// One whose closure for this deadline was undone.
+    #[must_use]
+    pub fn undone(id: OrderId, attempts: u32, deadline: Option<i64>) -> Self {
+        Self { id, attempts, error: format!("{UNDONE}{}", deadline.map_or_else(String::new, closed_for)), undone: deadline }
+    }
+}
+
+/// How the reason of an undone closure names its deadline.
+fn closed_for(deadline: i64) -> String {
+    format!(" (it was closed for {})", rfc3339(deadline))
+}
+
+/// Whether an order was given up, for this reason, because its closure for another deadline was undone.
+pub(super) fn is_undone_of_another(reason: &str, deadline: Option<i64>) -> bool {
+    let for_which = reason.strip_prefix(UNDONE).filter(|deadline| !deadline.is_empty());
+    for_which.zip(deadline).is_some_and(|(for_which, deadline)| for_which != closed_for(deadline))
 }
 
 impl Outbox {
@@ -96,7 +121,7 @@ impl Outbox {
             words.or_update,
             now = words.now
         ));
-        for DeadOrder { id, attempts, error } in orders {
+        for DeadOrder { id, attempts, error, .. } in orders {
             link.change(&bury, &[id.as_str().into(), i64::from(*attempts).into(), error.as_str().into()]).await?;
         }
         Ok(())
@@ -225,16 +250,16 @@ impl Outbox {
         self.backend.read().await?.fetch(&counts, &[]).await?.into_iter().map(count).collect()
     }
 
-    /// One page of the orders that are dead letters, dropped ones among them, by their ids; the next begins after the
-    /// last of them.
+    /// One page of the orders that are dead letters, by their ids, each with the reason where it was not dropped; the next begins
+    /// after the last of them.
     ///
     /// # Errors
     /// As the database says, sorted.
-    pub async fn dead_orders(&self, after: Option<&OrderId>, limit: u32) -> Result<Vec<OrderId>> {
+    pub async fn dead_orders(&self, after: Option<&OrderId>, limit: u32) -> Result<Vec<(OrderId, Option<String>)>> {
         let words = &self.words;
-        // In: ?1 how many, ?2 an order. Out: ids. Locks nothing.
+        // In: ?1 how many, ?2 an order. Out: ids and reasons. Locks nothing.
         let page = words.statement(&format!(
-            "SELECT {} FROM {} WHERE {}{} ORDER BY order_id LIMIT ?1",
+            "SELECT {}, CASE WHEN dropped = 0 THEN error END FROM {} WHERE {}{} ORDER BY order_id LIMIT ?1",
             words.dead_id,
             words.dead_letters(),
             self.ours_by_rule(""),
@@ -242,7 +267,8 @@ impl Outbox {
         ));
         let mut values = vec![i64::from(limit).into()];
         values.extend(after.map(|id| id.as_str().into()));
-        self.backend.read().await?.fetch(&page, &values).await?.iter_mut().map(order).collect()
+        let found = self.backend.read().await?.fetch(&page, &values).await?;
+        found.into_iter().map(|mut fields| Ok((order(&mut fields)?, fields.optional_text()?))).collect()
     }
 
     /// Puts an order or an event back, to be tried anew; an event for this target only, if one is named. Returns whether there

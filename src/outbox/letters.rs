@@ -107,7 +107,7 @@ impl Outbox {
     pub async fn forget_orders_of(&self, rule: &RuleName) -> Result<u64> {
         let (outbox, mut count) = (self.of_another_rule(rule), 0);
         loop {
-            let piece = outbox.dead_orders(None, PIECE).await?;
+            let piece = outbox.dead_orders(None, PIECE).await?.into_iter().map(|(id, _)| id).collect::<Vec<_>>();
             outbox.forget_dead_orders(&piece).await?;
             count += piece.len() as u64;
             if piece.len() < PIECE as usize {

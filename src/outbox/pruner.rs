@@ -1,8 +1,8 @@
 //! Keeps our own tables small: deletes old events in small pieces, and forgets dead letters of orders that
-//! somebody has settled meanwhile.
+//! somebody has settled meanwhile, or whose closure was undone and that have another deadline now.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use uuid::Uuid;
 
-use super::Pruned;
+use super::{Pruned, dead_letters::is_undone_of_another};
 use crate::{
     order::{OrderId, Row, Verdict, judge},
     store::{Outbox, Store, StoreError},
@@ -73,7 +73,7 @@ impl Pruner {
         }
     }
 
-    /// Prunes all that is old, and forgets what is settled.
+    /// Prunes all that is old, and forgets what is over.
     ///
     /// # Errors
     /// As the database says, sorted.
@@ -96,7 +96,7 @@ impl Pruner {
         if self.store.rule().is_timers() {
             self.prune_timers().await?;
         }
-        self.forget_settled().await
+        self.forget_what_is_over().await
     }
 
     async fn prune_timers(&self) -> Result<(), StoreError> {
@@ -111,32 +111,37 @@ impl Pruner {
         }
     }
 
-    async fn forget_settled(&self) -> Result<(), StoreError> {
+    async fn forget_what_is_over(&self) -> Result<(), StoreError> {
         let mut after = None;
         loop {
             let began = Instant::now();
             let dead = self.store.outbox().dead_orders(after.as_ref(), PIECE).await?;
-            let settled = self.settled(&dead).await?;
-            if !settled.is_empty() {
-                self.store.outbox().forget_dead_orders(&settled).await?;
+            let over = self.over(&dead).await?;
+            if !over.is_empty() {
+                self.store.outbox().forget_dead_orders(&over).await?;
             }
             if dead.len() < PIECE as usize {
                 return Ok(());
             }
-            after = dead.into_iter().next_back();
+            after = dead.into_iter().next_back().map(|(id, _)| id);
             tokio::time::sleep(began.elapsed()).await;
         }
     }
 
-    /// Those of these orders that are to be closed no more: they are gone, or none of their rows is unpaid. What the filter
-    /// hides may come back, and what was given up is not to close then.
-    async fn settled(&self, dead: &[OrderId]) -> Result<Vec<OrderId>, StoreError> {
+    /// Those of these orders that are dead letters no more. They are to be closed no more: they are gone, or none of their rows is
+    /// unpaid; what the filter hides may come back, and what was given up is not to close then. Or they are to be closed for
+    /// another deadline than the one for which that was undone.
+    async fn over(&self, dead: &[(OrderId, Option<String>)]) -> Result<Vec<OrderId>, StoreError> {
         if dead.is_empty() {
             return Ok(Vec::new());
         }
-        let rows = self.store.look(dead).await?;
+        let ids: Vec<OrderId> = dead.iter().map(|(id, _)| id.clone()).collect();
+        let rows = self.store.look(&ids).await?;
         let is_open = |row: &&Row| !matches!(judge(self.store.unpaid(), Some(*row)), Verdict::Settled { .. });
-        let open: HashSet<&OrderId> = rows.iter().filter(is_open).map(|row| &row.id).collect();
-        Ok(dead.iter().filter(|id| !open.contains(id)).cloned().collect())
+        let open: HashMap<&OrderId, &Row> = rows.iter().filter(is_open).map(|row| (&row.id, row)).collect();
+        let is_over = |(id, reason): &&(OrderId, Option<String>)| {
+            open.get(id).is_none_or(|row| reason.as_ref().is_some_and(|reason| is_undone_of_another(reason, row.deadline)))
+        };
+        Ok(dead.iter().filter(is_over).map(|(id, _)| id.clone()).collect())
     }
 }

@@ -162,6 +162,11 @@ impl Dialect for Postgres {
         Ok(format!("{cluster}/{database}"))
     }
 
+    async fn started(&self, session: &mut Session<Self>) -> Result<Option<i64>, StoreError> {
+        let started = text::<Self>(&session.execute(STARTED.into_sql_str()).await?)?;
+        Ok(started.split('.').next().and_then(|seconds| seconds.parse().ok()))
+    }
+
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {
         statements::read(session, rule, &self.zone).await
     }

@@ -44,6 +44,7 @@ use crate::{
     config::Config,
     order::OrderId,
     store::Store,
+    trigger::passes::Passes,
 };
 pub use board::Board;
 use board::BoardError;
@@ -107,6 +108,8 @@ pub struct Body {
     pub outage: Arc<Outage>,
     /// Whether closing is paused.
     pub gate: Arc<Gate>,
+    /// How look-ahead and sweep ended.
+    pub passes: Arc<Passes>,
 }
 
 impl Heart {
@@ -216,7 +219,7 @@ struct Table {
 
 impl Session<'_> {
     fn take_in(&mut self, body: Body) {
-        let Body { config, store, inbox, stats, outage, gate } = body;
+        let Body { config, store, inbox, stats, outage, gate, passes } = body;
         let fitness = Fitness {
             store,
             pulse: Arc::clone(&self.pulse),
@@ -224,6 +227,7 @@ impl Session<'_> {
             stats,
             outage,
             gate,
+            passes,
             progress: Progress::default(),
             // What all find alike is said once.
             silence: self.tables.is_empty().then(Silence::default),

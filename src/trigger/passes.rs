@@ -47,8 +47,10 @@ enum Last {
     #[default]
     None,
     Well,
-    /// The database was there, and could not be read.
+    /// The database was there, and it took too long, or somebody held what was to be read.
     Failed,
+    /// The database was there, and did not let the table be read.
+    Rejected,
     /// There was no database.
     Unreachable,
 }
@@ -69,8 +71,11 @@ impl Passes {
 
     /// One has failed.
     pub fn failed(&self, pass: Pass, error: &StoreError) {
-        let is_away = matches!(error, StoreError::Unavailable(_) | StoreError::Refused { .. });
-        self.known()[pass as usize].last = if is_away { Last::Unreachable } else { Last::Failed };
+        self.known()[pass as usize].last = match error {
+            StoreError::Unavailable(_) | StoreError::Refused { .. } => Last::Unreachable,
+            StoreError::Rejected(_) => Last::Rejected,
+            StoreError::Conflict(_) | StoreError::Locked(_) | StoreError::TimedOut(_) => Last::Failed,
+        };
     }
 
     /// There are none of this kind any more, for a while.
@@ -82,6 +87,12 @@ impl Passes {
     #[must_use]
     pub fn are_unreachable(&self) -> bool {
         self.all(|last| last == Last::Unreachable)
+    }
+
+    /// Whether the last one of each kind was not allowed to read the table.
+    #[must_use]
+    pub fn are_rejected(&self) -> bool {
+        self.all(|last| last == Last::Rejected)
     }
 
     /// Whether the last one of each kind failed.

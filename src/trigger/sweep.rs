@@ -11,10 +11,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::MutexGuard, time::Instant};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::{
-    close::{Bounds, Inbox, Offer},
+    close::{Bounds, Inbox, Offer, Reminder},
     config::Live,
     order::Trigger,
     store::{Store, StoreError, Window},
@@ -100,8 +100,14 @@ impl Sweep {
     }
 
     async fn sweep_again_and_again(&self) {
-        tokio::time::timeout(COUNTED, overdue::say(self.store.as_ref(), self.settings.get().oldest.get())).await.unwrap_or_default();
-        let (mut away, mut was_slow) = (false, false);
+        let counted = tokio::time::timeout(COUNTED, overdue::say(self.store.as_ref(), self.settings.get().oldest.get()));
+        if counted.await.is_err() {
+            warn!(
+                limit_s = COUNTED.as_secs(),
+                "what is overdue could not be counted in time; all of it that sweep.oldest allows will be closed now"
+            );
+        }
+        let (mut failing, mut was_slow) = (None, false);
         let mut settings = self.settings.clone();
         let mut rest = Rest::default();
         let mut lately = Lately { rest: Rest::default(), since: Instant::now(), next: Instant::now() };
@@ -118,7 +124,7 @@ impl Sweep {
             let length = match self.run_once(&mut found, &mut lately).await {
                 Ok(()) => {
                     self.passes.ended(Pass::Sweep);
-                    if std::mem::take(&mut away) {
+                    if failing.take().is_some() {
                         info!("sweeping again");
                     }
                     debug!(overdue = found.overdue, "swept");
@@ -126,9 +132,7 @@ impl Sweep {
                 }
                 Err(error) => {
                     self.passes.failed(Pass::Sweep, &error);
-                    if !std::mem::replace(&mut away, true) {
-                        warn!(%error, "the sweep failed; trying again");
-                    }
+                    self.say(&error, &mut failing);
                     if slow::is_slow(self.store.as_ref(), &error).await {
                         found.cost.timed_out(began.elapsed());
                         rest.after(&found.cost)
@@ -152,6 +156,21 @@ impl Sweep {
                 () = watchdog::waiting(paused) => {}
                 () = settings.changed() => {}
             }
+        }
+    }
+
+    /// Says that a pass failed: at once; and where the next one fails, too, since the database does not let the table be read, then and
+    /// each minute again. Nobody else may find that out.
+    fn say(&self, error: &StoreError, failing: &mut Option<(Instant, Reminder)>) {
+        let now = Instant::now();
+        let Some((since, said)) = failing else {
+            warn!(%error, "the sweep failed; trying again");
+            *failing = Some((now, Reminder::default()));
+            return;
+        };
+        if matches!(error, StoreError::Rejected(_)) && said.is_due(now) {
+            let since_s = (now - *since).as_secs();
+            error!(since_s, reason = %error, cure = error.cure(), "the orders table can't be read; an order that nobody announces is not closed");
         }
     }
 

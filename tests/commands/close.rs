@@ -106,3 +106,38 @@ async fn what_is_no_id_is_64_and_closes_nothing() {
     }
     shop.assert_outcome_except(&[1]).await;
 }
+
+/// A timer's id is a text in some databases, and takes no word for an id that the orders don't take.
+#[tokio::test]
+async fn what_is_no_id_is_64_with_timers_too() {
+    for kind in Kind::ALL {
+        let shop = Shop::open(kind).await;
+        shop.order(1, -1_000).await;
+        let settings = shop.settings().set("redis.url", format!("redis://127.0.0.1:{}", ports::free())).add(
+            "[timers]\nenabled = true\n[[timers.webhooks]]\nname = 'till'\nurl = 'http://127.0.0.1:1'\n\
+             secrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']\n[events]\nenabled = true",
+        );
+        order_closer(&settings, &["migrate"]).await.expect_code(0);
+        for arguments in [&["close", "abc"][..], &["explain", "abc"], &["events", "--order", "abc"]] {
+            let refused = order_closer(&settings, arguments).await.expect_code(64);
+            assert!(refused.stderr.contains("\"abc\" can't be an order of orders: it is not a whole number"), "{kind:?}: {refused:#?}");
+        }
+        let closed = order_closer(&settings, &["close", "1"]).await.expect_code(0);
+        assert!(closed.stdout.starts_with("1: closed, "), "{closed:#?}");
+        let listed = order_closer(&settings, &["events", "--order", "1"]).await.expect_code(0);
+        assert_eq!(listed.stdout.lines().count(), 1, "{kind:?}: {listed:#?}");
+    }
+}
+
+/// Its row is there, and is none to this rule.
+#[tokio::test]
+async fn an_order_that_the_filter_hides_is_said_to_be_there() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    shop.orders_due_in(1..=2, -1_000).await;
+    let settings = shop.settings().set("orders.filter", "order_no <> 2");
+    let finished = order_closer(&settings, &["close", "1", "2", "3"]).await.expect_code(0);
+    let lines: Vec<&str> = finished.stdout.lines().collect();
+    assert!(lines[0].starts_with("1: closed, "), "{finished:#?}");
+    assert_eq!(lines[1..], ["2: no order to be closed, orders.filter hides its row", "3: no such order"]);
+    shop.assert_outcome_except(&[2]).await;
+}

@@ -87,3 +87,27 @@ async fn a_webhook_that_can_not_be() {
     assert!(shown.stdout.contains("https://shop.example/***") && shown.stdout.contains("whsec_***"), "{shown:#?}");
     assert!(!shown.stdout.contains("hunter2") && !shown.stdout.contains(SECRET), "{shown:#?}");
 }
+
+/// With several tables what is said is what helps, whichever of them comes last.
+#[tokio::test]
+async fn a_target_of_one_of_several_tables_is_known() {
+    let shop = Shop::open(Kind::Sqlite).await;
+    let webhook = |list: &str, name: &str| {
+        let secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3";
+        format!("[[{list}.webhooks]]\nname = '{name}'\nurl = 'http://127.0.0.1:1'\nsecrets = ['{secret}']\n")
+    };
+    let both = [webhook("events", "till"), webhook("timers", "bell")].concat();
+    let settings = shop.settings().add(&both).set("events.enabled", true).set("timers.enabled", true);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    for (verb, name, said) in [
+        ("drop", "till", "till is in the configuration; remove it there first"),
+        ("drop", "bell", "bell is in the configuration; remove it there first"),
+        ("drop", "tilll", "no target is called \"tilll\", and no event waits for one; did you mean till?"),
+        ("resume", "tilll", "no target is called \"tilll\", and no event waits for one; did you mean till?"),
+        ("resume", "bel", "no target is called \"bel\", and no event waits for one; did you mean bell?"),
+    ] {
+        let refused = order_closer(&settings, &["targets", verb, name]).await.expect_code(64);
+        assert!(refused.stderr.contains(said), "{verb} {name}: {refused:#?}");
+    }
+    order_closer(&settings, &["targets", "resume", "till"]).await.expect_code(0);
+}

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::Value;
 
+use super::reconcile::on_every_database;
 use crate::support::{Daemon, Database, Kind, Redis, Settings, database::Rows, order_closer, wait};
 
 /// What whoever forges a line begins it with.
@@ -181,6 +182,52 @@ proptest! {
     fn no_output_is_forged_with_mariadb(ids in ids()) {
         runtime().block_on(no_output_is_forged(Kind::MariaDb, &ids));
     }
+}
+
+on_every_database! {
+    no_timer_forges_output => no_timer_forges_output_with_postgres, no_timer_forges_output_with_mariadb, no_timer_forges_output_with_sqlite;
+}
+
+/// A timer's kind, key and target are whatever a service of the shop has inserted.
+async fn no_timer_forges_output(kind: Kind) {
+    const HOSTILE: &str = "no\nFORGED \u{1b}[2K'$(touch x)";
+    let redis = Redis::start();
+    let (database, settings) = shop(kind, &redis, &BTreeSet::new()).await;
+    let settings = settings.set("log.format", "text").add(
+        "[timers]\nenabled = true\n\
+         [[timers.webhooks]]\nname = 'bell'\nurl = 'http://127.0.0.1:1'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']",
+    );
+    let (hostile, key) = (quoted(kind, HOSTILE), if kind == Kind::MariaDb { "`key`" } else { "key" });
+    let insert = format!("INSERT INTO order_closer_timers (kind, {key}, due_at, target) VALUES ");
+    database.execute(&format!("{insert}({hostile}, {hostile}, 1700000000000000, {hostile})")).await;
+
+    let id = format!("{HOSTILE}/{HOSTILE}");
+    let run = async |arguments: &[&str]| {
+        let finished = order_closer(&settings, arguments).await;
+        let text = format!("{}\n{}", finished.stdout, finished.stderr);
+        assert_plain(&format!("{arguments:?}"), &text);
+        text
+    };
+    for arguments in [&["check"][..], &["reconcile", "--dry-run"], &["explain", &id, "--rule", "timers"], &["reconcile"]] {
+        run(arguments).await;
+    }
+    assert_eq!(database.number("SELECT count(*) FROM order_closer_deliveries").await, 1, "it has fired");
+    // Each command that is proposed has the name as one word of a shell.
+    const DROP: &str = r"order-closer targets drop $'no\nFORGED \u001b[2K\u0027$(touch x)'";
+    assert!(run(&["check"]).await.contains(DROP));
+    for arguments in [&["targets"][..], &["events"], &["explain", &id], &["targets", "resume", HOSTILE], &["targets", "drop", "x\nFORGED"]]
+    {
+        run(arguments).await;
+    }
+    let daemon = Daemon::start(&settings);
+    daemon.until_logged("events wait for a target that the configuration does not name").await;
+    daemon.stop().await;
+    assert_plain("the daemon", &daemon.lines().join("\n"));
+
+    database.execute(&format!("UPDATE order_closer_deliveries SET due_at = NULL, failed_at = 1, error = {hostile}")).await;
+    run(&["dead-letters", "list"]).await;
+    assert!(run(&["dead-letters", "retry", "--all"]).await.contains(DROP));
+    assert!(run(&["targets", "drop", HOSTILE]).await.contains("1 given up"));
 }
 
 fn runtime() -> tokio::runtime::Runtime {

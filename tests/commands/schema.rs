@@ -71,6 +71,8 @@ async fn it_agrees_with_the_program() {
         ("[close]\nbatch_size = -1".into(), false),
         (ask("unanswered = \"close\"\nmax_wait = \"15m\""), true),
         (ask("unanswered = \"never\""), false),
+        (ask("").replace("url = \"https://h/\"", ""), false),
+        (webhook("url_file = \"none\""), true),
         (webhook("concurrency = 8"), true),
         (webhook("secret = \"x\""), false),
         ("[events]\nwebhooks = \"none\"\nstream = \"none\"\ntraceparent = \"none\"".into(), true),

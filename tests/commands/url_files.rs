@@ -65,3 +65,63 @@ async fn what_is_wrong_with_a_file_is_said_without_what_is_in_it() {
     let one = OneShot::with(&Settings::new().set("database.url_file", "none"), &["config"]);
     one.run().await.expect_code(0);
 }
+
+/// So may the URLs of those who are told and asked, in which there may be a token.
+#[tokio::test]
+async fn receivers_urls_stand_in_files_too() {
+    let folder = process::folder();
+    let write = |name: &str, host: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("https://{host}/hook/{SECRET}?token={SECRET}\n")).expect("a file can be written");
+        path.display().to_string()
+    };
+    let signed = |file: &str| format!("url_file = '{file}'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']\n");
+    let webhooks = |list: &str, first: &str, second: &str| {
+        format!("[[{list}]]\nname = '{list}-1'\n{}[[{list}]]\nname = '{list}-2'\n{}", signed(first), signed(second))
+    };
+    let (one, two, three) = (write("one", "one.example"), write("two", "two.example"), write("three", "three.example"));
+    let told = [webhooks("events.webhooks", &one, &two), webhooks("timers.webhooks", &two, &one)].concat();
+    let only = OneShot::with(&Settings::new().add(&told), &["config", "--json"]);
+    let finished = only
+        .env("ORDER_CLOSER_CLOSE__ASK__URL_FILE", &three)
+        .env("ORDER_CLOSER_CLOSE__ASK__SECRETS", "[\"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3\"]")
+        .run()
+        .await
+        .expect_code(0);
+    assert_no_secret(&finished);
+    let shown = shown(&finished);
+    for list in ["events.webhooks", "timers.webhooks"] {
+        let (value, source) = &shown[list];
+        assert!(value.contains("one.example") && value.contains("two.example") && source.ends_with(".toml"), "{list}: {shown:#?}");
+    }
+    assert!(shown["close.ask.url"].0.contains("three.example") && shown["close.ask.url"].1 == three, "{shown:#?}");
+    let rule = format!("[[rules]]\nname = 'by-hand'\nkey_prefix = 'none'\n[rules.close.ask]\n{}", signed(&three));
+    let finished = OneShot::with(&Settings::new().add(&rule), &["config"]).run().await.expect_code(0);
+    assert_no_secret(&finished);
+    assert!(finished.stdout.contains("three.example"), "{finished:#?}");
+    // What is wrong is said of the entry, and what else is wrong has its own source.
+    for (toml, expected) in [
+        (
+            webhooks("events.webhooks", &one, "/nowhere/url"),
+            "events.webhooks, entry 2, url_file can't be used: /nowhere/url can't be read: ",
+        ),
+        (
+            webhooks("timers.webhooks", &one, &format!("{two}'\nurl = 'https://h")),
+            "timers.webhooks, entry 2, url_file and timers.webhooks, entry 2, url (set in FILE) are both set",
+        ),
+        (format!("[close.ask]\n{}url = 'https://h'", signed(&three)), "close.ask.url_file and close.ask.url (set in FILE) are both set"),
+        (
+            format!("[close.ask]\nurl_file = '{three}'"),
+            "close.ask has no secrets; write secrets = [\"whsec_...\"], or secret_files (set in FILE)",
+        ),
+        (rule.replace("secrets = ", "secret = "), "rules.by-hand.close.ask.secret: there is no such setting"),
+        ("[[events.webhooks]]\nname = 'a'".into(), "events.webhooks, entry 1: url is missing (set in FILE)"),
+        (
+            webhooks("events.webhooks", &one, &format!("https://h/{SECRET}")),
+            "events.webhooks, entry 2, url_file has a URL, which does not belong there",
+        ),
+    ] {
+        let said = refusal(&toml, &[]).await;
+        assert!(said.contains(expected) && said.contains("(set in FILE)"), "{expected}: {said}");
+    }
+}

@@ -3,14 +3,46 @@
 use super::{SECRET, assert_no_secret};
 use crate::support::{OneShot, Settings};
 
-/// Runs `config` with this file and these variables, which are wrong, and returns what it says.
+/// Runs `config` with this file and these variables, which are wrong, and returns what it says, without the line.
 pub(super) async fn refusal(toml: &str, variables: &[(&str, &str)]) -> String {
     let one = OneShot::with(&Settings::new().add(toml), &["config"]);
     let one = variables.iter().fold(one, |one, (name, value)| one.env(name, value));
     let finished = one.run().await.expect_code(78);
     assert_eq!(finished.stdout, "", "{finished:#?}");
     assert_no_secret(&finished);
-    finished.stderr.replace(&one.config_file().display().to_string(), "FILE")
+    without_lines(&finished.stderr.replace(&one.config_file().display().to_string(), "FILE"))
+}
+
+fn without_lines(said: &str) -> String {
+    let mut parts = said.split("FILE, line ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |said, rest| said + "FILE" + rest.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
+/// Whatever is wrong in a file has its line.
+#[tokio::test]
+async fn the_line_is_named() {
+    let start = "# The first line.\n[redis]\nurl = 'redis://h'\n";
+    for (toml, line) in [
+        ("[sweep]\npage = 10\nevry = '5s'", 6),
+        ("[sweep]\npage = 10\nevery = 5", 6),
+        ("[sweep]\n\npage = 5", 6),
+        ("listn = 'all'", 4),
+        ("[sweeep]\nevery = '5s'", 4),
+        ("[orders]\ndeadline = { unit = 's', plus = 'soon' }", 5),
+        ("[[events.webhooks]]\nname = 'a'\nurl = 'https://h'\ntimeout = 'soon'", 7),
+        ("[[events.webhooks]]\nname = 'a'\nurl_file = '/nowhere/url'", 6),
+        ("[[events.webhooks]]\nurl = 'https://h'\nname = 'https://h'", 6),
+        ("[close.ask]\nurl = 'https://h'", 4),
+    ] {
+        let one = OneShot::with(&Settings::new(), &["config"]);
+        std::fs::write(one.config_file(), format!("{start}{toml}")).expect("a file can be written");
+        let said = one.run().await.expect_code(78).stderr;
+        assert!(said.ends_with(&format!("(set in {}, line {line})\n", one.config_file().display())), "{toml}: {said}");
+    }
+    // A variable's place is the variable.
+    let said = refusal("[sweep]\npage = 10", &[("ORDER_CLOSER_SWEEP__PAGE", "5")]).await;
+    assert!(said.ends_with("(set in the environment variable ORDER_CLOSER_SWEEP__PAGE)\n"), "{said}");
 }
 
 #[tokio::test]
@@ -38,10 +70,31 @@ async fn a_variable_with_single_underscores_is_told_its_name() {
         ("ORDER_CLOSER_CLOSE_BATCH_SIZE", "ORDER_CLOSER_CLOSE__BATCH_SIZE"),
         ("ORDER_CLOSER_ORDERS_DEADLINE_COLUMN", "ORDER_CLOSER_ORDERS__DEADLINE__COLUMN"),
         ("ORDER_CLOSER_HTTP_TOKEN", "ORDER_CLOSER_HTTP__TOKEN"),
+        // Those that have no default, too, and tables and lists.
+        ("ORDER_CLOSER_ORDERS_DEADLINE", "ORDER_CLOSER_ORDERS__DEADLINE"),
+        ("ORDER_CLOSER_ORDERS_DEADLINE_PLUS", "ORDER_CLOSER_ORDERS__DEADLINE__PLUS"),
+        ("ORDER_CLOSER_ORDERS__DEADLINE_UNIT", "ORDER_CLOSER_ORDERS__DEADLINE__UNIT"),
+        ("ORDER_CLOSER_EVENTS_WEBHOOKS", "ORDER_CLOSER_EVENTS__WEBHOOKS"),
+        ("ORDER_CLOSER_EVENTS_STREAM", "ORDER_CLOSER_EVENTS__STREAM"),
+        ("ORDER_CLOSER_EVENTS_STREAM_MAX_LEN", "ORDER_CLOSER_EVENTS__STREAM__MAX_LEN"),
+        ("ORDER_CLOSER_TIMERS_WEBHOOKS", "ORDER_CLOSER_TIMERS__WEBHOOKS"),
+        ("ORDER_CLOSER_TIMERS_STREAM", "ORDER_CLOSER_TIMERS__STREAM"),
+        ("ORDER_CLOSER_CLOSE_ASK", "ORDER_CLOSER_CLOSE__ASK"),
+        ("ORDER_CLOSER_CLOSE_ASK_SECRETS", "ORDER_CLOSER_CLOSE__ASK__SECRETS"),
+        ("ORDER_CLOSER_CLOSE_ASK_BATCH", "ORDER_CLOSER_CLOSE__ASK__BATCH"),
+        ("ORDER_CLOSER_REDIS_URL_FILE", "ORDER_CLOSER_REDIS__URL_FILE"),
     ] {
         let said = refusal("", &[(name, SECRET)]).await;
         let expected = format!("there is no such setting; did you mean {meant}, with two underscores for each dot");
         assert!(said.contains(&expected) && said.lines().count() == 1, "{name}: {said}");
+    }
+    let rule = "[[rules]]\nname = 'by-hand'\nkey_prefix = 'none'";
+    for (name, meant) in [
+        ("ORDER_CLOSER_RULES_BY_HAND_CLOSE_BATCH_SIZE", "ORDER_CLOSER_RULES__BY_HAND__CLOSE__BATCH_SIZE"),
+        ("ORDER_CLOSER_RULES_BY_HAND_KEY_PREFIX", "ORDER_CLOSER_RULES__BY_HAND__KEY_PREFIX"),
+    ] {
+        let said = refusal(rule, &[(name, "7")]).await;
+        assert!(said.contains(&format!("there is no such setting; did you mean {meant}, with two underscores for each dot")), "{said}");
     }
     let said = refusal("", &[("ORDER_CLOSER_COLOUR", "x")]).await;
     assert!(said.contains("there is no such setting, but redis, ") && !said.contains("did you mean"), "{said}");
@@ -59,6 +112,13 @@ async fn database_urls_of_other_programs_are_told_what_to_write() {
             "jdbc:postgresql://h/shop?user=u&password=tell-nobody",
             "write postgres://user:password@host:port/database in place of jdbc:postgresql://",
         ),
+        (
+            "jdbc:mysql://root:tell-nobody@h:3306/shop?useSSL=false&serverTimezone=Asia%2FShanghai",
+            "without JDBC's parameters, and database.time_zone = \"Asia/Shanghai\" for its zone (set in",
+        ),
+        ("jdbc:mysql://h/shop?serverTimezone=tell-nobody!", "without JDBC's parameters, and its zone as database.time_zone (set in"),
+        ("mysql://u:tell-nobody@h/shop?timezone=%2B08:00", "this URL has timezone, which is a setting of its own here: "),
+        ("mariadb://u:tell-nobody@h/shop?time-zone=%2B08:00", "write the zone as database.time_zone"),
         ("jdbc:sqlite:shop.db", "write sqlite:// and the file in place of jdbc:sqlite:"),
         ("postgresql+psycopg://u:tell-nobody@h/shop", "write postgres:// in place of postgresql with a driver's name"),
         ("mysql+pymysql://u:tell-nobody@h/shop", "write mysql:// in place of mysql with a driver's name"),

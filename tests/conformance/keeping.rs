@@ -56,7 +56,7 @@ pub async fn dead_letters_of_hidden_orders_are_kept(database: Database) {
     let settings = with_events(&database).set("orders.filter", "note = 'shown'");
     let store = migrated(&settings).await;
     let given_up: Vec<DeadOrder> =
-        ids(&*store, &["1", "2", "3"]).into_iter().map(|id| DeadOrder { id, attempts: 8, error: "x".into() }).collect();
+        ids(&*store, &["1", "2", "3"]).into_iter().map(|id| DeadOrder { id, attempts: 8, error: "x".into(), undone: None }).collect();
     store.outbox().bury(&given_up).await.expect("they can be given up");
     for id in ids(&*store, &["1", "3"]) {
         assert_eq!(store.outbox().discard(&Address { order: id, event: None }).await, Ok(true));
@@ -65,8 +65,33 @@ pub async fn dead_letters_of_hidden_orders_are_kept(database: Database) {
     pruner(&store).run_once().await.expect("it can be tidied up");
     database.execute("UPDATE orders SET note = 'shown'").await;
     let left = store.outbox().dead_orders(None, 10).await.expect("they can be read");
+    let left: Vec<_> = left.into_iter().map(|(id, _)| id).collect();
     assert_eq!(left, ids(&*store, &["1", "2"]), "3 is settled");
     assert_eq!(overdue(&*store).await, ["4"]);
+}
+
+/// An order whose closure was undone is closed for another deadline, unless it was dropped; for the same one it is not.
+pub async fn dead_letters_of_undone_orders_with_another_deadline_are_forgotten(database: Database) {
+    plain_orders(&database).await;
+    overdue_orders(&database, 1..=4).await;
+    let store = migrated(&with_events(&database)).await;
+    let rows = store.look(&ids(&*store, &["1", "2", "3"])).await.expect("they can be read");
+    let mut given_up: Vec<DeadOrder> = rows.into_iter().map(|row| DeadOrder::undone(row.id, 1, row.deadline)).collect();
+    given_up.push(DeadOrder { id: ids(&*store, &["4"]).remove(0), attempts: 8, error: "x".into(), undone: None });
+    store.outbox().bury(&given_up).await.expect("they can be given up");
+    let dropped = Address { order: ids(&*store, &["3"]).remove(0), event: None };
+    assert_eq!(store.outbox().discard(&dropped).await, Ok(true));
+    pruner(&store).run_once().await.expect("it can be tidied up");
+    assert_eq!(overdue(&*store).await, Vec::<String>::new(), "their deadlines are those for which they were closed");
+    let earlier = by_kind(
+        database.kind,
+        "expires_at - interval '1 second'",
+        "expires_at - INTERVAL 1 SECOND",
+        "strftime('%Y-%m-%d %H:%M:%f', expires_at, '-1 second')",
+    );
+    database.execute(&format!("UPDATE orders SET expires_at = {earlier} WHERE order_no IN (1, 3, 4)")).await;
+    pruner(&store).run_once().await.expect("it can be tidied up");
+    assert_eq!(overdue(&*store).await, ["1"]);
 }
 
 /// Where an id stands in two rows, both have to be settled.
@@ -79,7 +104,7 @@ pub async fn a_dead_letter_with_two_rows(database: Database) {
     }
     let store = migrated(&with_events(&database)).await;
     let id = ids(&*store, &["1"]).swap_remove(0);
-    store.outbox().bury(&[DeadOrder { id, attempts: 8, error: "x".into() }]).await.expect("it can be given up");
+    store.outbox().bury(&[DeadOrder { id, attempts: 8, error: "x".into(), undone: None }]).await.expect("it can be given up");
     for (row, left) in [("first", 1), ("second", 0)] {
         database.execute(&format!("UPDATE orders SET status = 1 WHERE note = '{row}'")).await;
         pruner(&store).run_once().await.expect("it can be tidied up");

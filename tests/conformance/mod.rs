@@ -118,6 +118,7 @@ macro_rules! exam {
             migrations::tables_of_the_version_before,
             keeping::dead_letters_of_settled_orders_are_forgotten,
             keeping::dead_letters_of_hidden_orders_are_kept,
+            keeping::dead_letters_of_undone_orders_with_another_deadline_are_forgotten,
             keeping::a_dead_letter_with_two_rows,
             keeping::old_events_are_pruned_as_fast_as_they_come,
             neighbours::dead_letters_are_their_own_tables,

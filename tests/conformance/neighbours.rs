@@ -30,7 +30,7 @@ async fn neighbours(database: &Database) -> (Arc<dyn Store>, Arc<dyn Store>) {
 
 pub async fn dead_letters_are_their_own_tables(database: Database) {
     let (shop, tickets) = neighbours(&database).await;
-    let dead = |id: &str| DeadOrder { id: ids(&*shop, &[id]).remove(0), attempts: 1, error: "refused".into() };
+    let dead = |id: &str| DeadOrder { id: ids(&*shop, &[id]).remove(0), attempts: 1, error: "refused".into(), undone: None };
     shop.outbox().bury(&[dead("5"), dead("6")]).await.expect("orders can be buried");
     assert_eq!(overdue(&*shop).await, ["7", "8"]);
     assert_eq!(overdue(&*tickets).await, ["5", "6", "7", "8"]);
@@ -39,7 +39,7 @@ pub async fn dead_letters_are_their_own_tables(database: Database) {
     database.execute("UPDATE tickets SET status = 1 WHERE order_no IN (5, 6)").await;
     pruner(&tickets).run_once().await.expect("it can be tidied up");
     assert_eq!(overdue(&*shop).await, ["7", "8"], "a ticket that was paid is no order");
-    assert_eq!(tickets.outbox().dead_orders(None, 10).await, Ok(ids(&*shop, &["7"])));
+    assert_eq!(tickets.outbox().dead_orders(None, 10).await, Ok(vec![(ids(&*shop, &["7"]).remove(0), Some("refused".into()))]));
     let named = Address { order: ids(&*shop, &["6"]).remove(0), event: None };
     assert_eq!((tickets.outbox().discard(&named).await, tickets.outbox().revive(&named, None).await), (Ok(false), Ok(false)));
     assert_eq!(tickets.outbox().revive_some_orders(10).await, Ok(1));

@@ -121,12 +121,29 @@ async fn a_rejected_order_rests_ever_longer_and_is_given_up() {
     assert!(matches!(again.as_slice(), [Consequence::Retried { attempts: 2, .. }]), "{again:?}");
     let (group, _) = inbox.take_alone().await.expect("the inbox is open");
     let last = settle(&inbox, group[0].clone(), rejected());
-    assert!(matches!(last.as_slice(), [Consequence::GivenUp(dead)] if dead.attempts == 3), "{last:?}");
+    let [Consequence::GivenUp(dead)] = last.as_slice() else { panic!("{last:?}") };
+    assert_eq!(dead.attempts, 3);
     assert_eq!(found(&inbox, 1), Offer::Known, "it is in hand until it is given up");
-    inbox.given_up(&id(1), false);
+    inbox.given_up(dead, false);
     assert_eq!(found(&inbox, 1), Offer::Known);
     advance(Duration::from_hours(25)).await;
     assert_eq!(found(&inbox, 1), Offer::Queued, "everything has an end by the clock");
+}
+
+/// Without our tables, too, it closes for another deadline than the one for which that was undone.
+#[tokio::test(start_paused = true)]
+async fn an_order_whose_closure_was_undone_waits_for_another_deadline() {
+    let inbox = inbox(100);
+    let undone = |deadline| {
+        assert_eq!(inbox.offer_found(&row(1, deadline), Trigger::Sweep, Instant::now()), Offer::Queued);
+    };
+    undone(0);
+    let pending = inbox.take(1).await.expect("the inbox is open").orders.remove(0);
+    let said = settle(&inbox, pending, Outcome::Undone);
+    let [Consequence::GivenUp(dead)] = said.as_slice() else { panic!("{said:?}") };
+    inbox.given_up(dead, false);
+    assert_eq!((found(&inbox, 1), hint(&inbox, 1)), (Offer::Known, Offer::Known));
+    undone(7);
 }
 
 /// One that was paid meanwhile is found out by its next try, whoever has paid it.
@@ -189,7 +206,7 @@ async fn orders_that_are_to_blame_are_given_up_while_others_close() {
         while let Some(group) = alone(&inbox).await {
             for consequence in settle(&inbox, group[0].clone(), rejected()) {
                 if let Consequence::GivenUp(dead) = consequence {
-                    inbox.given_up(&dead.id, true);
+                    inbox.given_up(&dead, true);
                     given_up += 1;
                 }
             }
@@ -198,7 +215,7 @@ async fn orders_that_are_to_blame_are_given_up_while_others_close() {
         let batch = inbox.take(1).await.expect("the inbox is open").orders;
         for consequence in settle(&inbox, batch[0].clone(), closed()) {
             if let Consequence::GivenUp(dead) = consequence {
-                inbox.given_up(&dead.id, true);
+                inbox.given_up(&dead, true);
                 given_up += 1;
             }
         }

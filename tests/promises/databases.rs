@@ -1,8 +1,10 @@
 //! The database away when the daemon starts, killed in the middle of a batch, frozen: what was not
 //! committed is done again, what was committed is not.
 
+use std::path::{Path, PathBuf};
+
 use super::{assert_on_time, listening};
-use crate::support::{Daemon, Database, Kind, Redis, Shop, mariadb::MariaDb, postgres::Postgres, wait};
+use crate::support::{Daemon, Database, Kind, Redis, Shop, daemon::order_closer, mariadb::MariaDb, postgres::Postgres, wait};
 
 /// A server of the test's own, of either kind.
 enum Server {
@@ -38,6 +40,13 @@ impl Server {
         match self {
             Self::Postgres(server) => server.start_again(),
             Self::MariaDb(server) => server.start_again(),
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        match self {
+            Self::Postgres(server) => server.data(),
+            Self::MariaDb(server) => server.data(),
         }
     }
 
@@ -159,6 +168,48 @@ async fn a_locked_sqlite_file() {
     daemon.stop().await;
     assert_eq!(shop.assert_outcome().await.closed.len(), 100);
     assert_eq!(daemon.summary().count("rejected"), 0);
+}
+
+/// A copy of the server's files is put back while it is down and the daemon has nothing to do: nobody has undone those closures.
+async fn a_restored_backup(kind: Kind) {
+    let redis = Redis::start();
+    let mut server = Server::start(kind);
+    let shop = server.shop().await;
+    let settings = shop.settings_with(&redis);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    shop.orders_due_in(1..=20, -1_000).await;
+    server.kill();
+    let (data, backup) = (server.data(), server.data().with_extension("backup"));
+    copy(&data, &backup);
+    server.start_again();
+    let daemon = listening(&settings).await;
+    shop.until_all_settled().await;
+    // Servers tell in whole seconds since when they have been running.
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    server.kill();
+    std::fs::remove_dir_all(&data).expect("a folder can be removed");
+    std::fs::rename(&backup, &data).expect("a folder can be renamed");
+    server.start_again();
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    assert_eq!(daemon.summary().count("closed"), 40, "each once, and again in the backup");
+    assert_eq!((shop.assert_outcome().await.closed.len(), daemon.logged("undone")), (20, 0));
+}
+
+/// With owners and rights.
+fn copy(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().expect("cp is there");
+    assert!(copied.success());
+}
+
+#[tokio::test]
+async fn a_restored_backup_in_postgres() {
+    a_restored_backup(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_restored_backup_in_mariadb() {
+    a_restored_backup(Kind::MariaDb).await;
 }
 
 /// A backup takes the file's place while the daemon has the file open.

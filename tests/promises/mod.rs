@@ -101,7 +101,27 @@ mod webhooks;
 /// Rows and keys that contradict each other.
 mod witnesses;
 
-use crate::support::{Daemon, Settings, shop::Outcome};
+use crate::support::{Daemon, Settings, Shop, shop::Outcome};
+
+/// A user of a shop's database in PostgreSQL who may do all with its tables.
+struct Role {
+    name: String,
+    url: String,
+}
+
+impl Role {
+    /// The names of a shop's roles begin differently.
+    async fn of(shop: &Shop, prefix: &str) -> Self {
+        let name = shop.database.url.rsplit('/').next().unwrap().replace("test", prefix);
+        shop.database.execute(&format!("CREATE ROLE {name} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")).await;
+        let url = shop.database.url.replace("postgres@", &format!("{name}@"));
+        Self { name, url }
+    }
+
+    async fn drop_from(&self, shop: &Shop) {
+        shop.database.execute(&format!("DROP OWNED BY {0}; DROP ROLE {0}", self.name)).await;
+    }
+}
 
 /// What every order that is closed on time is closed within, however busy the machine is.
 const ON_TIME_MILLIS: i64 = 5_000;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{listening, on_each_database};
+use super::{Role, listening, on_each_database};
 use crate::support::{Kind, Redis, Shop, daemon::order_closer, shop::UNPAID, wait};
 
 on_each_database! {
@@ -110,10 +110,9 @@ async fn without_the_right_to_read_pauses_orders_close() {
     let shop = Shop::open(Kind::Postgres).await;
     let settings = shop.settings_with(&redis);
     order_closer(&settings, &["migrate"]).await.expect_code(0);
-    let name = shop.database.url.rsplit('/').next().unwrap().replace("test_", "p_");
-    shop.database.execute(&format!("CREATE ROLE {name} LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}")).await;
-    shop.database.execute(&format!("REVOKE ALL ON order_closer_pauses FROM {name}")).await;
-    let settings = settings.set("database.url", shop.database.url.replace("postgres@", &format!("{name}@")));
+    let role = Role::of(&shop, "p").await;
+    shop.database.execute(&format!("REVOKE ALL ON order_closer_pauses FROM {}", role.name)).await;
+    let settings = settings.set("database.url", role.url.as_str());
     shop.orders_due_in(1..=3, -1_000).await;
     let daemon = listening(&settings).await;
     daemon.until_logged("no other pause is honoured").await;
@@ -122,7 +121,7 @@ async fn without_the_right_to_read_pauses_orders_close() {
     order_closer(&settings, &["reconcile"]).await.expect_code(0);
     daemon.stop().await;
     shop.assert_outcome().await;
-    shop.database.execute(&format!("DROP OWNED BY {name}; DROP ROLE {name}")).await;
+    role.drop_from(&shop).await;
 }
 
 /// Whoever can't read it any more goes by what was read last.

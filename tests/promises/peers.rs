@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
+use super::{ON_TIME_MILLIS, Role, assert_on_time, listening, together::take_turns_at_hot_rows};
 use crate::support::{Daemon, Kind, Proxy, Redis, Settings, Shop, order_closer, shop::Outcome, wait};
 
 /// What this daemon looked at, closures included.
@@ -179,6 +179,26 @@ async fn one_without_its_database_and_one_that_is_frozen() {
         daemon.stop().await;
     }
     assert_on_time(&shop.assert_outcome().await);
+}
+
+/// One that reaches its database and may not read the orders closes none of its own.
+#[tokio::test]
+async fn one_that_may_not_read_the_orders() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let role = Role::of(&shop, "u").await;
+    let settings = telling(shop.settings_with(&redis));
+    let daemons = acquainted(&[&settings, &settings.clone().set("database.url", role.url.as_str())]).await;
+    let [healthy, other] = &daemons[..] else { unreachable!("two were started") };
+    shop.database.execute(&format!("REVOKE SELECT ON orders FROM {}", role.name)).await;
+    healthy.until_line("the other says that it is unfit", |line| line.contains("\"unfit\":1")).await;
+    closes_all_at_once(healthy, &shop, 1..=100).await;
+    shop.database.execute(&format!("GRANT SELECT ON orders TO {}", role.name)).await;
+    healthy.until_line("it is fit again", |line| line.contains("\"unfit\":0") && line.contains("\"was\":1")).await;
+    healthy.stop().await;
+    other.stop().await;
+    assert_on_time(&shop.assert_outcome().await);
+    role.drop_from(&shop).await;
 }
 
 /// While all are without their database, nobody takes the others' orders for his own.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{listening, on_each_database};
+use super::{Role, listening, on_each_database};
 use crate::support::{Kind, Redis, Shop, order_closer, shop::CLOSED, wait};
 
 /// A history in partitions lacks the one of today: no order is to blame, and all close when it is there.
@@ -61,9 +61,28 @@ async fn a_closure_is_undone(kind: Kind) {
     assert_eq!((shop.status(2).await, shop.database.number("SELECT count(*) FROM closures WHERE order_no = 2").await), (0, 1));
     assert_eq!(shop.stock().await[&2], stock[&2], "given back once");
     // As the log says: by its id it closes.
+    assert!(error.contains("order-closer close"), "{error}");
     order_closer(&settings, &["close", "2"]).await.expect_code(0);
     assert_eq!(shop.status(2).await, CLOSED);
     daemon.stop().await;
+}
+
+/// The right to read orders is withdrawn while nothing announces them: that is said with its cure, and all close when it is back.
+#[tokio::test]
+async fn a_right_to_read_is_withdrawn() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    let role = Role::of(&shop, "r").await;
+    let daemon = listening(&shop.settings_with(&redis).set("database.url", role.url.as_str())).await;
+    shop.database.execute(&format!("REVOKE SELECT ON orders FROM {}", role.name)).await;
+    let said = daemon.until_logged("the orders table can't be read").await;
+    assert!(said.contains("\"ERROR\"") && said.contains("grant this user SELECT"), "{said}");
+    shop.orders_due_in(1..=20, -1_000).await;
+    shop.database.execute(&format!("GRANT SELECT ON orders TO {}", role.name)).await;
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    assert_eq!(shop.assert_outcome().await.closed.len(), 20);
+    role.drop_from(&shop).await;
 }
 
 /// A trigger that runs at the end of the transaction puts the status back; the closure is not repeated.

@@ -85,6 +85,32 @@ async fn a_stream_is_added() {
     daemon.stop().await;
 }
 
+/// A receiver moves, and its URL is nowhere but in a file.
+#[tokio::test]
+async fn a_receivers_url_is_read_anew_from_its_file() {
+    let (redis, first, second) = (Redis::start(), Receiver::start().await, Receiver::start().await);
+    let (shop, folder) = (Shop::open(Kind::Sqlite).await, process::folder());
+    let file = folder.path().join("url");
+    let url_of = |receiver: &Receiver| -> String {
+        let webhook: toml::Table = receiver.one_more_webhook("a").parse().unwrap();
+        webhook["events"]["webhooks"][0]["url"].as_str().unwrap().into()
+    };
+    std::fs::write(&file, url_of(&first)).unwrap();
+    let webhook = first.webhook("a", "").replace(&format!("url = '{}'", url_of(&first)), &format!("url_file = '{}'", file.display()));
+    let settings = shop.settings_with(&redis).add(&webhook);
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let daemon = listening(&settings).await;
+    shop.order(1, -1_000).await;
+    wait::until("it is told", async || first.taken().contains_key(&1)).await;
+    std::fs::write(&file, url_of(&second)).unwrap();
+    assert!(daemon.hang_up().await);
+    assert_eq!(daemon.said("the configuration was read anew")[0]["changed"], "events.webhooks");
+    shop.order(2, -1_000).await;
+    wait::until("the other one is told", async || second.taken().contains_key(&2)).await;
+    assert_eq!((first.taken().len(), second.taken().len()), (1, 1));
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn tokens_and_secrets_are_read_anew_from_their_files() {
     const TOKENS: [&str; 2] = ["0123456789abcdef-the-first-token", "0123456789abcdef-the-second-token"];

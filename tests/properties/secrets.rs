@@ -134,6 +134,24 @@ static PLACES: LazyLock<Vec<String>> = LazyLock::new(|| {
         "events",
         "events.webhooks",
         "events.webhook",
+        "timers",
+        "timers.webhooks",
+        "timers.stream",
+        "timers.stream.key",
+        "timers.intake",
+        "timers.secrets",
+        "close.ask",
+        "close.ask.url",
+        "close.ask.url_file",
+        "close.ask.secrets",
+        "close.ask.secret_files",
+        "close.ask.token",
+        "hints",
+        "databases",
+        "databases.ds",
+        "databases.ds_file",
+        "databases.time_zone",
+        "databases.password",
         "events.stream",
         "events.stream.key",
         "events.stream.max_len",
@@ -149,11 +167,46 @@ static PLACES: LazyLock<Vec<String>> = LazyLock::new(|| {
     keys().into_iter().chain(more.map(str::to_owned)).collect()
 });
 
-/// The settings of a webhook, one of which has what should not be there.
-const IN_A_WEBHOOK: [&str; 8] = ["name", "url", "secrets", "secret_files", "ca_file", "timeout", "concurrency", "token"];
+/// The tables that have a URL and secrets, and what stands in one of them.
+const WITH_A_URL: [&str; 5] = ["events.webhooks", "timers.webhooks", "close.ask", "hints", "databases"];
 
-/// A value with this text, in one of the shapes that it may take by mistake.
-fn shaped(shape: usize, text: &str, field: &str) -> toml::Value {
+/// The settings of a webhook, of whoever is asked, of a door, of a database: one of them has what should not be there.
+const IN_A_WEBHOOK: [&str; 13] = [
+    "name",
+    "url",
+    "url_file",
+    "secrets",
+    "secret_files",
+    "ca_file",
+    "timeout",
+    "concurrency",
+    "token",
+    "queue",
+    "include",
+    "ds_file",
+    "time_zone",
+];
+
+/// What stands at this place, all right but for one setting.
+fn table_with_a_url(place: &str, field: &str, value: toml::Value) -> toml::Value {
+    let signed = [("url", "https://127.0.0.1:1/hook".into()), ("secrets", vec![format!("whsec_{}", "QUJD".repeat(10))].into())];
+    let right: Vec<(&str, toml::Value)> = match place {
+        "close.ask" => signed.into(),
+        "hints" => ["name", "from", "queue", "url"].into_iter().zip(["mq", "amqp", "due", "amqp://127.0.0.1:1"].map(Into::into)).collect(),
+        "databases" => vec![("ds", "sqlite://shop.db".into())],
+        _ => [("name", "till".into())].into_iter().chain(signed).collect(),
+    };
+    let mut table: toml::Table = right.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    // The one beside the other would be refused before it is looked at.
+    if field == "url_file" {
+        table.remove("url");
+    }
+    table.insert(field.into(), value);
+    if matches!(place, "close.ask" | "databases") { table.into() } else { toml::Value::Array(vec![table.into()]) }
+}
+
+/// A value with this text, in one of the shapes that it may take by mistake at this place.
+fn shaped(shape: usize, text: &str, place: &str, field: &str) -> toml::Value {
     let table = |key: &str, value: toml::Value| toml::Value::from(toml::Table::from_iter([(key.to_owned(), value)]));
     match shape {
         0 => text.into(),
@@ -162,14 +215,8 @@ fn shaped(shape: usize, text: &str, field: &str) -> toml::Value {
         3 => toml::Value::Array(vec![table("name", text.into())]),
         4 => table("retry", table("max", vec![text].into())),
         _ => {
-            let mut webhook = toml::Table::from_iter([
-                ("name".to_owned(), "till".into()),
-                ("url".to_owned(), "https://127.0.0.1:1/hook".into()),
-                ("secrets".to_owned(), vec![format!("whsec_{}", "QUJD".repeat(10))].into()),
-            ]);
-            let is_list = field.starts_with("secret") && shape == 5;
-            webhook.insert(field.into(), if is_list { vec![text].into() } else { text.into() });
-            toml::Value::Array(vec![webhook.into()])
+            let is_list = (field.starts_with("secret") || field == "include") && shape == 5;
+            table_with_a_url(place, field, if is_list { vec![text].into() } else { text.into() })
         }
     }
 }
@@ -315,12 +362,12 @@ proptest! {
     /// Whatever stands where in the file, and however it is shaped.
     #[test]
     fn no_secret_is_shown_wherever_it_stands(planted in planted(), shape in 0..7_usize) {
-        let webhook = ["events.webhooks".to_owned()];
-        let places: &[String] = if shape > 4 { &webhook } else { &PLACES };
+        let with_a_url = WITH_A_URL.map(str::to_owned);
+        let places: &[String] = if shape > 4 { &with_a_url } else { &PLACES };
         let fields = if shape > 4 { IN_A_WEBHOOK.as_slice() } else { &["name"] };
         for (place, field) in places.iter().flat_map(|place| fields.iter().map(move |field| (place, field))) {
             let settings = if place.starts_with("orders.deadline.") { Settings::new().set("orders.deadline.column", "x") } else { Settings::new() };
-            let shown = match load(&settings.set(place, shaped(shape, &planted.text, field)).toml()) {
+            let shown = match load(&settings.set(place, shaped(shape, &planted.text, place, field)).toml()) {
                 Ok(loaded) => format!("{loaded:?} {:?}", loaded.settings()),
                 Err((message, _)) => message,
             };
@@ -337,12 +384,13 @@ proptest! {
     fn no_command_shows_a_secret_of_a_variable(
         planted in planted(),
         place in proptest::sample::select(PLACES.clone()),
+        with_a_url in proptest::sample::select(WITH_A_URL.to_vec()),
         field in proptest::sample::select(IN_A_WEBHOOK.to_vec()),
         shape in 0..9_usize,
         cut in 1..4_usize,
     ) {
-        let place = if shape > 4 { "events.webhooks" } else { place.as_str() };
-        let mut value = if shape == 0 { planted.text.clone() } else { shaped(shape, &planted.text, field).to_string() };
+        let place = if shape > 4 { with_a_url } else { place.as_str() };
+        let mut value = if shape == 0 { planted.text.clone() } else { shaped(shape, &planted.text, place, field).to_string() };
         if shape > 6 {
             value = value.chars().take(value.chars().count() - cut).collect();
         }

@@ -105,6 +105,11 @@ impl MariaDb {
         format!("mysql://root@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Where its files are.
+    pub fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
     /// Its port.
     pub fn port(&self) -> u16 {
         self.port

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     cli::check::Finding,
     config::{Config, EventSource, RuleName, Stream, Webhook},
-    order::{Printable, rfc3339},
+    order::{Printable, ShellWord, rfc3339},
     outbox::{Backlog, Endpoint, EventQuery, Pause, State, TargetState, webhooks_of},
     store::{Outbox, Store, StoreError},
 };
@@ -86,7 +86,7 @@ async fn unknown_targets(config: &Config, outbox: &Outbox) -> Option<Finding> {
 /// Orders that no rule passes over any more, since the one that has given them up is not in the configuration.
 fn given_up_by((rule, orders): &(String, u64)) -> Finding {
     let found = format!("the rule {rule} has given up {orders} orders, and is not in the configuration: no command lists them");
-    let fix = format!("put the rule back under that name, or forget that: order-closer dead-letters forget {rule}");
+    let fix = format!("put the rule back under that name, or forget that: order-closer dead-letters forget {}", ShellWord(rule));
     Finding::warn("dead letters", found, fix)
 }
 
@@ -104,7 +104,7 @@ fn state(known: &TargetState) -> Option<Finding> {
         }
         State::Resting => {
             let found = format!("{target} wants to be left alone until {}{said}", time(*resting_until));
-            Some(Finding::warn(NAME, found, format!("wait, or order-closer targets resume {target}")))
+            Some(Finding::warn(NAME, found, format!("wait, or order-closer targets resume {}", ShellWord(target))))
         }
         State::Gone => {
             let found = format!("{target} wants no more events, and is told nothing{said}");
@@ -125,7 +125,7 @@ fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
         findings.push(Finding::warn(
             "targets",
             format!("{target} is not in the configuration{}", waiting(target, backlog)),
-            format!("put it back under [{section}], or give up what waits: order-closer targets drop {target}"),
+            format!("put it back under [{section}], or give up what waits: order-closer targets drop {}", ShellWord(target)),
         ));
     }
     findings

@@ -13,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::Arguments;
 use crate::{
     cli::Failure,
-    close::{Bounds, Clearance, Closer, Follow, Gate, Inbox, Offer, Outage, Stats, UNDONE, Worker},
+    close::{Bounds, Clearance, Closer, Follow, Gate, Inbox, Offer, Outage, Stats, Worker},
     config::Config,
     order::{OrderId, Trigger},
+    outbox::UNDONE,
     store::{DueQuery, Store, StoreError, Window},
     trigger::Pages,
     watchdog::Watchdog,

@@ -21,7 +21,7 @@ impl Inbox {
         let look = match (offer, state.known.get(id)) {
             (Offer::Full, _) => Look::Full,
             (Offer::Known, Some(Stage::Settled(..))) => Look::Taken(Seen::Settled),
-            (Offer::Known, Some(Stage::Held | Stage::Rejected | Stage::Waits(_) | Stage::GivenUp(_))) => Look::Taken(Seen::Waits),
+            (Offer::Known, Some(Stage::Held | Stage::Rejected | Stage::Waits(_) | Stage::GivenUp(..))) => Look::Taken(Seen::Waits),
             (Offer::Queued, _) | (Offer::Known, Some(Stage::Hinted | Stage::Open) | None) => Look::Awaited(state.awaited.wait_for(id)),
         };
         drop(state);

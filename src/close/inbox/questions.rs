@@ -91,7 +91,7 @@ impl Inbox {
             Stage::Held => Some(Kept::Held),
             Stage::Rejected => Some(Kept::Resting),
             Stage::Waits(place) => Some(Kept::Waits(state.waits.why(*place)?)),
-            Stage::GivenUp(_) => Some(Kept::GivenUp),
+            Stage::GivenUp(..) => Some(Kept::GivenUp),
             Stage::Hinted | Stage::Open | Stage::Settled(..) => None,
         };
         ids.iter().filter_map(|id| Some(((*id).clone(), kept(id)?))).collect()
@@ -105,7 +105,7 @@ impl Inbox {
         let reason = state.alone.known(id).map(|waiting| waiting.reason.clone());
         let left = match state.known.get(id) {
             Some(Stage::Waits((until, _))) => Some(until.saturating_duration_since(Instant::now())),
-            Some(Stage::Hinted | Stage::Open | Stage::Held | Stage::Rejected | Stage::Settled(..) | Stage::GivenUp(_)) | None => None,
+            Some(Stage::Hinted | Stage::Open | Stage::Held | Stage::Rejected | Stage::Settled(..) | Stage::GivenUp(..)) | None => None,
         };
         Some(KeptBy { what, reason, left })
     }

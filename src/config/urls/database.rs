@@ -4,10 +4,10 @@ use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use url::{Position, Url};
+use url::{Position, Url, form_urlencoded};
 
 use super::{hosts, is_shown, only, parsed, redacted};
-use crate::config::Secret;
+use crate::config::{Secret, TimeZone};
 
 /// Refuses a mode of TLS that there is not.
 fn tls_mode(url: &Url) -> Result<(), String> {
@@ -56,8 +56,6 @@ const MYSQL: &[&str] = &[
     "charset",
     "collation",
     "socket",
-    "time-zone",
-    "timezone",
     "statement-cache-capacity",
 ];
 
@@ -179,18 +177,37 @@ fn translated(text: &str) -> String {
     };
     match (is_jdbc, ours) {
         (true, "sqlite://") => format!("; write {ours} and the file in place of jdbc:{product}:"),
-        (true, _) => format!("; write {ours}user:password@host:port/database in place of jdbc:{product}://, without JDBC's parameters"),
+        (true, _) => format!(
+            "; write {ours}user:password@host:port/database in place of jdbc:{product}://, without JDBC's parameters{}",
+            zone_of(rest)
+        ),
         (false, _) if driver.is_empty() => format!("; write {ours} in place of {product}:"),
         (false, _) => format!("; write {ours} in place of {product} with a driver's name"),
     }
 }
 
+/// Whether other clients are told a zone by a parameter of this name.
+fn is_zone(name: &str) -> bool {
+    let zones = ["serverTimezone", "connectionTimeZone", "TimeZone", "time-zone", "time_zone", "loc"];
+    zones.into_iter().any(|zone| zone.eq_ignore_ascii_case(name))
+}
+
+/// What to write for the zone that a URL of JDBC has; only a zone is quoted.
+fn zone_of(jdbc: &str) -> String {
+    let (_, parameters) = jdbc.split_once('?').unwrap_or_default();
+    match form_urlencoded::parse(parameters.as_bytes()).find(|(name, _)| is_zone(name)) {
+        Some((_, zone)) => match TimeZone::try_from(zone.into_owned()) {
+            Ok(zone) => format!(", and database.time_zone = \"{zone}\" for its zone"),
+            Err(_) => ", and its zone as database.time_zone".into(),
+        },
+        None => String::new(),
+    }
+}
+
 /// Refuses the parameters by which other clients are told a zone.
 fn no_zone(known: &[&str], url: &Url) -> Result<(), String> {
-    let zones = ["serverTimezone", "connectionTimeZone", "TimeZone", "loc"];
-    let is_zone = |name: &str| zones.into_iter().find(|zone| zone.eq_ignore_ascii_case(name));
     let mut named = url.query_pairs().filter(|(name, _)| !known.contains(&name.as_ref()));
-    match named.find_map(|(name, _)| is_zone(&name)) {
+    match named.find_map(|(name, _)| is_zone(&name).then_some(name)) {
         Some(zone) => Err(format!(
             "this URL has {zone}, which is a setting of its own here: take it out of the URL, and write the zone as database.time_zone"
         )),

@@ -8,7 +8,10 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use reqwest::{Response, StatusCode, header};
+use reqwest::{
+    StatusCode,
+    header::{self, HeaderValue},
+};
 use tracing::warn;
 
 use super::{
@@ -68,7 +71,7 @@ impl Endpoint {
     async fn post(&self, event: &Event) -> Result<Answer, String> {
         let body = cloud_event(event, &self.source).map_err(|error| error.to_string())?;
         let mut response = self.poster.post(&event.id.to_string(), CONTENT_TYPE, event.traceparent.as_deref(), body).await?;
-        let answer = judge(&response);
+        let answer = judge(response.status(), response.headers().get(header::RETRY_AFTER), SystemTime::now());
         let mut read = Vec::new();
         while read.len() < LONGEST_ANSWER
             && let Some(chunk) = response.chunk().await.map_err(reason)?
@@ -117,8 +120,7 @@ fn of_timer(answer: Answer, body: &[u8], event: &Event) -> Answer {
     }
 }
 
-fn judge(response: &Response) -> Answer {
-    let status = response.status();
+fn judge(status: StatusCode, retry_after: Option<&HeaderValue>, now: SystemTime) -> Answer {
     if status.is_success() {
         return Answer::Delivered;
     }
@@ -126,13 +128,13 @@ fn judge(response: &Response) -> Answer {
         return Answer::Gone { reason: format!("answered {status}") };
     }
     let note = if status.is_redirection() { "; redirects are not followed" } else { "" };
-    let event = response.headers().get(header::RETRY_AFTER).and_then(|value| retry_after(value.to_str().ok()?, SystemTime::now()));
+    let event = retry_after.and_then(|value| rest(value.to_str().ok()?, now));
     let longest = if status == StatusCode::TOO_MANY_REQUESTS { LONGEST_PAUSE } else { SHORT_PAUSE };
     Answer::Failed { reason: format!("answered {status}{note}"), rest: event.map(|event| Rest { event, target: event.min(longest) }) }
 }
 
 /// `Retry-After` in either of its forms, seconds or a date (RFC 9110, section 10.2.3).
-fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+fn rest(value: &str, now: SystemTime) -> Option<Duration> {
     let rest = match value.trim().parse() {
         Ok(seconds) => Duration::from_secs(seconds),
         Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
@@ -149,18 +151,51 @@ mod tests {
     #[test]
     fn both_forms_of_retry_after_are_read() {
         let now = UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
-        assert_eq!(retry_after("120", now), Some(Duration::from_secs(120)));
-        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT", now), Some(Duration::from_secs(30)));
-        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT", now + Duration::from_secs(60)), Some(Duration::ZERO));
-        assert_eq!(retry_after("99999999999", now), Some(LONGEST_REST));
-        assert_eq!(retry_after("soon", now), None);
+        assert_eq!(rest("120", now), Some(Duration::from_secs(120)));
+        assert_eq!(rest("Sun, 06 Nov 1994 08:49:37 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!(rest("Sun, 06 Nov 1994 08:49:37 GMT", now + Duration::from_secs(60)), Some(Duration::ZERO));
+        assert_eq!(rest("99999999999", now), Some(LONGEST_REST));
+        assert_eq!(rest("soon", now), None);
+    }
+
+    /// An endpoint that is asked too often is left alone for a minute at the most, any other for five seconds.
+    #[test]
+    fn a_wish_to_rest_counts_by_its_status() {
+        let now = UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
+        let judged = |status: u16, header: &str| {
+            let header = HeaderValue::from_bytes(header.as_bytes()).expect("a header");
+            judge(StatusCode::from_u16(status).expect("a status"), Some(&header), now)
+        };
+        for (status, header, event, target) in [
+            (429, "120", 120, 60),
+            (429, "60", 60, 60),
+            (429, "7", 7, 7),
+            (429, "Sun, 06 Nov 1994 08:49:37 GMT", 30, 30),
+            (429, "99999999999", 86_400, 60),
+            (503, "120", 120, 5),
+            (503, "3", 3, 3),
+            (503, "Sun, 06 Nov 1994 08:49:37 GMT", 30, 5),
+            (503, "Sun, 06 Nov 1994 08:49:00 GMT", 0, 0),
+            (503, "99999999999", 86_400, 5),
+            (500, "60", 60, 5),
+            (302, "60", 60, 5),
+        ] {
+            let Answer::Failed { rest: Some(rest), .. } = judged(status, header) else { panic!("{status} {header}: no rest") };
+            assert_eq!((rest.event, rest.target), (Duration::from_secs(event), Duration::from_secs(target)), "{status} {header}");
+        }
+        for (status, header) in [(429, "soon"), (503, "-1"), (503, ""), (429, "ü"), (503, "99999999999999999999999")] {
+            assert!(matches!(judged(status, header), Answer::Failed { rest: None, .. }), "{status} {header}");
+        }
+        assert!(matches!(judge(StatusCode::TOO_MANY_REQUESTS, None, now), Answer::Failed { rest: None, .. }));
+        assert!(matches!(judged(200, "60"), Answer::Delivered));
+        assert!(matches!(judged(410, "60"), Answer::Gone { .. }));
     }
 
     proptest::proptest! {
         /// Whatever a receiver answers, its rest has an end.
         #[test]
         fn no_retry_after_is_too_much(text in "\\PC{0,40}|[-+ 0-9.eE]{0,30}|[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,6} [0-9:]{5,9} GMT", now in 0..20_000_000_000_u64) {
-            let rest = retry_after(&text, UNIX_EPOCH + Duration::from_secs(now));
+            let rest = rest(&text, UNIX_EPOCH + Duration::from_secs(now));
             proptest::prop_assert!(rest.is_none_or(|rest| rest <= LONGEST_REST), "{text:?}: {rest:?}");
         }
     }

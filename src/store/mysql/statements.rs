@@ -66,13 +66,12 @@ pub(super) async fn read(
     };
     // With the schema, since others may be in another one.
     let qualified = [&table.schema, &table.name].map(|name| names.quoted(name)).join(".");
-    let create_index = |unique: &str, name: &str, parts: &[&str]| {
-        format!("CREATE {unique}INDEX order_closer_{name} ON {qualified} ({});", parts.join(", "))
-    };
+    let create_index =
+        |unique: &str, name: &str, parts: &[&str]| format!("CREATE {unique}INDEX {name} ON {qualified} ({});", parts.join(", "));
     let (id_part, status_part) = (columns.id.key_part(id_name), columns.status.key_part(status_name));
     let unique = if table.kind() == TableKind::Partitioned { "" } else { "UNIQUE " };
     let (create_sweep_index, create_id_index) =
-        (create_index("", "due", &[&status_part, deadline_name, &id_part]), create_index(unique, "id", &[&id_part]));
+        (create_index("", &rule.due_index, &[&status_part, deadline_name, &id_part]), create_index(unique, &rule.id_index, &[&id_part]));
     let fragments = Fragments {
         id_kind,
         words: words(&table.schema, &table.name),

@@ -36,6 +36,9 @@ pub(in crate::store) struct Table {
     due: DeadlineColumn,
     /// The condition on what the sweep reads first.
     swept: String,
+    /// What its indexes are to be called.
+    due_index: String,
+    id_index: String,
 }
 
 pub(super) async fn read(
@@ -100,6 +103,8 @@ pub(super) async fn read(
         ids_are_numbers: matches!(id_kind, IdKind::Integer { .. }),
         swept: format!("{} AND {}{}", swept[0], within[0], rule.filter_condition(&names)),
         due,
+        due_index: rule.due_index.clone(),
+        id_index: rule.id_index.clone(),
         schema,
     };
     let due = &orders.due;
@@ -169,6 +174,7 @@ impl Table {
             None => None,
         };
         let Names { table, id, deadline, status, .. } = &fragments.names;
+        let Self { due_index, id_index, .. } = self;
         // An index names its schema itself, and the table without one.
         let bare_table = table.rsplit_once("\".\"").map_or_else(|| table.clone(), |(_, name)| format!("\"{name}"));
         Ok(Findings {
@@ -179,8 +185,8 @@ impl Table {
             odd_deadlines: self.odd_deadlines(session, fragments).await?,
             indexes: self.usable_indexes(session, table).await?,
             drops_implied: false,
-            create_sweep_index: format!("CREATE INDEX order_closer_due ON {bare_table} ({status}, {deadline}, {id});"),
-            create_id_index: format!("CREATE UNIQUE INDEX order_closer_id ON {bare_table} ({id});"),
+            create_sweep_index: format!("CREATE INDEX {due_index} ON {bare_table} ({status}, {deadline}, {id});"),
+            create_id_index: format!("CREATE UNIQUE INDEX {id_index} ON {bare_table} ({id});"),
         })
     }
 

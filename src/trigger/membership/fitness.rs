@@ -8,6 +8,7 @@ use tracing::error;
 use crate::{
     close::{Gate, Inbox, Outage, Reminder, Stats},
     store::{Store, StoreError},
+    trigger::passes::Passes,
 };
 
 /// How long the database may take to answer the smallest of questions.
@@ -37,6 +38,7 @@ pub(super) struct Fitness {
     pub(super) stats: Arc<Stats>,
     pub(super) outage: Arc<Outage>,
     pub(super) gate: Arc<Gate>,
+    pub(super) passes: Arc<Passes>,
     pub(super) progress: Progress,
     /// Nothing where another table says it.
     pub(super) silence: Option<Silence>,
@@ -60,7 +62,7 @@ impl Fitness {
         let waiting = self.inbox.waiting() > 0;
         let closed_before = std::mem::replace(&mut self.progress.closed, counts.closed);
         // Perhaps another instance is answered that asks before closing.
-        let fit = answers && !stuck && !self.inbox.refuses_all() && !self.inbox.is_unanswered();
+        let fit = answers && !stuck && !self.passes.are_rejected() && !self.inbox.refuses_all() && !self.inbox.is_unanswered();
         Condition { fit, busy: waiting && counts.closed > closed_before }
     }
 }

@@ -46,6 +46,47 @@ async fn indexes_that_are_missing_are_made_by_what_is_printed() {
     }
 }
 
+/// Rules of one table, rules of several, and shards: no name comes twice, and an index that serves two rules is printed once.
+#[tokio::test]
+async fn indexes_of_several_rules_and_shards_are_made_by_what_is_printed() {
+    let redis = good_redis();
+    for kind in Kind::ALL {
+        let database = Database::fresh(kind).await;
+        let (time, long) = (time_type(kind), "a_table_with_a_name_that_leaves_few_characters_for_an_index");
+        for table in ["purchases", "bookings", "parts_0", "parts_1", long] {
+            let columns = format!("id bigint NOT NULL, status integer NOT NULL, pay_by {time} NULL, sent_at {time} NULL");
+            database.execute(&format!("CREATE TABLE {table} ({columns})")).await;
+        }
+        let rule = |name: &str, table: &str, unpaid: i32, deadline: &str| {
+            format!(
+                "[[rules]]\nname = '{name}'\nkey_prefix = 'none'\n[rules.orders]\ntable = '{table}'\nid = 'id'\nunpaid = [{unpaid}]\n\
+                 closed = 9\ndeadline = {{ column = '{deadline}' }}\n"
+            )
+        };
+        let rules = [
+            rule("unpaid", "purchases", 0, "pay_by"),
+            rule("by-transfer", "purchases", 1, "pay_by"),
+            rule("receive", "purchases", 2, "sent_at"),
+            rule("orders", "bookings", 0, "pay_by"),
+        ];
+        let several = Settings::new().add(&rules.concat());
+        let sharded = Settings::new().set("orders.table", "parts_{0..1}").set("orders.id", "id").set("orders.deadline.column", "pay_by");
+        let long = Settings::new().add(&[rule("unpaid", "bookings", 3, "sent_at"), rule(&"r".repeat(64), long, 0, "pay_by")].concat());
+        for settings in [several, sharded, long] {
+            let settings = settings.set("database.url", database.url.as_str()).set("redis.url", redis.url());
+            let report = Report::of(&settings, 0).await;
+            let printed: Vec<&str> = report.findings.iter().filter_map(|finding| finding["fix"].as_str()).collect();
+            let printed: Vec<&str> = printed.into_iter().filter(|fix| fix.starts_with("CREATE ")).collect();
+            assert!(printed.len() > 1, "{report:#?}");
+            for statement in &printed {
+                database.execute(statement).await;
+            }
+            let report = Report::of(&settings, 0).await;
+            assert!(!report.wrong().iter().any(|name| name.ends_with("index")), "{kind:?}: {printed:#?}\n{report:#?}");
+        }
+    }
+}
+
 /// Every order would be refused, which no statement on none of them shows.
 #[tokio::test]
 async fn what_only_an_order_shows() {
