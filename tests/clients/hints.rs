@@ -55,11 +55,12 @@ async fn consumer(command: impl Fn() -> Option<Command>) {
     let (redis, shop) = (Redis::start(), Shop::open(Kind::Postgres).await);
     let address = format!("127.0.0.1:{}", ports::free());
     let settings = shop.settings_with(&redis).set("http.listen", address.as_str()).set("http.token", TOKEN);
-    // Nothing but hints has an order closed.
+    // Nothing but hints has an order closed that falls due after the start.
     let daemon = listening(&settings.set("sweep.ahead", "0s").set("sweep.every", "1h")).await;
-    shop.orders_due_in(1..=61, -1_000).await;
+    shop.orders_due_in(1..=61, 2_000).await;
     shop.database.execute(&format!("UPDATE orders SET status = {PAID} WHERE order_no = 61")).await;
     shop.orders_due_in(62..=62, 3_600_000).await;
+    wait::until_eq("the number of overdue orders", 60, async || shop.overdue().await).await;
     // Due, closed, paid, early, unknown.
     let messages: Vec<String> = (1..=60).chain([1, 61, 62, 63]).map(|order: i64| order.to_string()).collect();
 
@@ -71,6 +72,7 @@ async fn consumer(command: impl Fn() -> Option<Command>) {
     // Fewer at a time than there are connections.
     let ask_much = async || join_all((0..40).map(|_| ask())).await.contains(&true);
     wait::until("others ask too much", &ask_much).await;
+    assert_eq!(shop.closed().await, 0, "nobody has asked for one yet");
     let others = async {
         loop {
             ask_much().await;
