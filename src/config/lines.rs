@@ -52,7 +52,7 @@ impl Node {
         let Self::Table(entries) = self else { return None };
         entries.iter().find_map(|(key, value)| match value {
             Self::Text(name) if key.get_ref() == "name" => Some(name.as_str()),
-            _ => None,
+            Self::Table(_) | Self::List(_) | Self::Text(_) | Self::Other => None,
         })
     }
 }
