@@ -62,8 +62,8 @@ impl Poster {
     /// Posts a body under this id, by which the other side knows it again; `trace` is a W3C traceparent.
     ///
     /// # Errors
-    /// Says why there is no answer.
-    pub async fn post(&self, id: &str, content_type: &str, trace: Option<&str>, body: String) -> Result<Response, String> {
+    /// Why there is no answer; [`reason`] says it.
+    pub async fn post(&self, id: &str, content_type: &str, trace: Option<&str>, body: String) -> reqwest::Result<Response> {
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut request = self
             .client
@@ -76,7 +76,7 @@ impl Poster {
         if let Some(trace) = trace {
             request = request.header("traceparent", trace);
         }
-        request.send().await.map_err(reason)
+        request.send().await
     }
 }
 

@@ -99,7 +99,7 @@ impl Respondent for Receiver {
 }
 
 async fn post(poster: &Poster, body: String) -> Result<Vec<u8>, String> {
-    let mut response = poster.post(&Uuid::now_v7().to_string(), "application/json", None, body).await?;
+    let mut response = poster.post(&Uuid::now_v7().to_string(), "application/json", None, body).await.map_err(reason)?;
     if response.status() != StatusCode::OK {
         let note = if response.status().is_redirection() { "; redirects are not followed" } else { "" };
         return Err(format!("answered {}{note}", response.status()));

@@ -103,7 +103,7 @@ impl Breaker {
         self.open_since.take().map_or(Recovery::None, |since| Recovery::From(now - since))
     }
 
-    /// Whether that opens it. A target that is away (`away`) refuses no event.
+    /// Whether that opens it. A target that is away, or can't be reached (`away`), refuses no event.
     pub(super) fn failed(&mut self, now: Instant, away: bool) -> bool {
         if self.failures == 0 {
             self.refused = self.refuses;

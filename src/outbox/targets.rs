@@ -36,6 +36,11 @@ pub enum Answer {
         /// For how long it wants to be left alone, if it said so.
         rest: Option<Rest>,
     },
+    /// There was no way to the target: a failure that no event is the reason of.
+    Unreachable {
+        /// Why.
+        reason: String,
+    },
     /// The target was not there to take it: it is tried again, however often that has been.
     Away {
         /// What was there instead.
@@ -65,7 +70,7 @@ impl Answer {
             Self::Delivered => "delivered",
             Self::Again { .. } => "again",
             Self::Unwanted => "unwanted",
-            Self::Failed { .. } => "failed",
+            Self::Failed { .. } | Self::Unreachable { .. } => "failed",
             Self::Away { .. } => "away",
             Self::Gone { .. } => "gone",
         }

@@ -130,6 +130,12 @@ impl Relay {
                 let failed = self.failed(&claimed, reason, rest);
                 hand.settled.failed.push(failed);
             }
+            Answer::Unreachable { reason } => {
+                hand.pass.failed += 1;
+                self.refused(now, &reason, true, hand);
+                let failed = self.failed(&claimed, reason, None);
+                hand.settled.failed.push(failed);
+            }
             Answer::Away { reason } => {
                 hand.pass.failed += 1;
                 debug!(to = target, event = %claimed.event.id, reason, "delivery failed; will retry: the target is not there");

@@ -70,7 +70,12 @@ impl Endpoint {
 
     async fn post(&self, event: &Event) -> Result<Answer, String> {
         let body = cloud_event(event, &self.source).map_err(|error| error.to_string())?;
-        let mut response = self.poster.post(&event.id.to_string(), CONTENT_TYPE, event.traceparent.as_deref(), body).await?;
+        let posted = self.poster.post(&event.id.to_string(), CONTENT_TYPE, event.traceparent.as_deref(), body).await;
+        let mut response = match posted {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Ok(Answer::Unreachable { reason: reason(error) }),
+            Err(error) => return Err(reason(error)),
+        };
         let answer = judge(response.status(), response.headers().get(header::RETRY_AFTER), SystemTime::now());
         let mut read = Vec::new();
         while read.len() < LONGEST_ANSWER
@@ -116,7 +121,7 @@ fn of_timer(answer: Answer, body: &[u8], event: &Event) -> Answer {
                 Answer::Delivered
             }
         },
-        Answer::Again { .. } | Answer::Unwanted | Answer::Failed { .. } | Answer::Away { .. } => answer,
+        Answer::Again { .. } | Answer::Unwanted | Answer::Failed { .. } | Answer::Unreachable { .. } | Answer::Away { .. } => answer,
     }
 }
 
