@@ -103,6 +103,13 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn is_another(&self) -> Result<bool, StoreError>;
 
+    /// For how long the database's server has been running, or a little longer; `None` where there is no server. A copy of its files
+    /// that was put in their place is no other database, and began with a start.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn running_for(&self) -> Result<Option<Duration>, StoreError>;
+
     /// Which turn of hosts it is, where the URL names several: another number since another host is used.
     fn turn(&self) -> u64;
 

@@ -177,14 +177,13 @@ impl Closer {
             .build();
         loop {
             let way = if self.shared.fused_failed.lasts(CONTENDED) { Way::Stepwise } else { Way::Fused };
-            let forgotten = self.shared.closures.forgotten();
             let failure = match self.attempt(&batch, way, wait, turn_since.is_some()).await {
                 Ok(looked) if std::mem::take(&mut blocked) => {
                     // By one of ours, as it seems.
                     self.shared.contended.begin();
-                    return Ending::Looked(self.unless_another(looked, forgotten).await);
+                    return Ending::Looked(self.unless_another(looked).await);
                 }
-                Ok(looked) => return Ending::Looked(self.unless_another(looked, forgotten).await),
+                Ok(looked) => return Ending::Looked(self.unless_another(looked).await),
                 Err(failure) => failure,
             };
             metric::BATCH_FAILURES.add(1, &[self.store.rule().label(), failure.name()]);
@@ -224,8 +223,9 @@ impl Closer {
         }
     }
 
-    /// In another database than the one in which they were closed, no closure of these orders was undone.
-    async fn unless_another(&self, looked: Vec<Looked>, forgotten: u64) -> Vec<Looked> {
+    /// In another database than the one in which they were closed, or in one whose server was started since, no closure of these
+    /// orders was undone.
+    async fn unless_another(&self, looked: Vec<Looked>) -> Vec<Looked> {
         let is_undone = |one: &Looked| one.outcome == Outcome::Undone;
         if !looked.iter().any(is_undone) {
             return looked;
@@ -234,13 +234,17 @@ impl Closer {
         // Whoever asks first is told, and forgets for all.
         if self.store.is_another().await.unwrap_or(false) {
             closures.forget();
-        } else if closures.forgotten() == forgotten {
-            return looked;
+        } else if let Ok(Some(time)) = self.store.running_for().await
+            && let Some(start) = Instant::now().checked_sub(time)
+        {
+            closures.forget_before(start);
         }
-        let (undone, mut rest): (Vec<_>, Vec<_>) = looked.into_iter().partition(is_undone);
+        let undone = looked.iter().filter(|one| is_undone(one));
+        let undone = closures.undone(undone.filter_map(|one| Some((&one.pending.id, one.pending.deadline?))));
         // To be looked at again by the next sweep.
-        rest.extend(undone.into_iter().map(|one| Looked { outcome: Outcome::NotDue { remaining: None }, ..one }));
-        rest
+        let is_not = |one: &Looked| is_undone(one) && !undone.contains(&one.pending.id);
+        let again = |one| if is_not(&one) { Looked { outcome: Outcome::NotDue { remaining: None }, ..one } } else { one };
+        looked.into_iter().map(again).collect()
     }
 
     async fn attempt(&self, batch: &[Pending], way: Way, wait: LockWait, has_turn: bool) -> Result<Vec<Looked>, Failure> {

@@ -3,10 +3,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,13 +16,13 @@ use crate::order::OrderId;
 const MEMORY: Duration = Duration::from_mins(10);
 const SIZE: usize = 200_000;
 
+/// How exactly it is known when they were.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Closures by the hash of order and deadline. Two that share one would need 2^32 closures to be likely, and cost a call
 /// for a hand.
 #[derive(Debug, Default)]
-pub(super) struct Closures {
-    memory: Mutex<Memory>,
-    forgotten: AtomicU64,
-}
+pub(super) struct Closures(Mutex<Memory>);
 
 /// Some twenty bytes for each closure.
 #[derive(Debug, Default)]
@@ -43,16 +40,17 @@ impl Memory {
         }
         self.oldest_first.push_back(hash);
         match self.seconds.back_mut() {
-            Some((began, count)) if now - *began < Duration::from_secs(1) => *count += 1,
+            Some((began, count)) if now - *began < SECOND => *count += 1,
             _ => self.seconds.push_back((now, 1)),
         }
     }
 
-    fn expire(&mut self, now: Instant) {
+    /// Forgets the oldest ones for as long as that is so of when their second began, and of how many there are.
+    fn forget_while(&mut self, is_over: impl Fn(Instant, usize) -> bool) {
         while let Some((began, count)) = self.seconds.front_mut() {
             if *count == 0 {
                 self.seconds.pop_front();
-            } else if now - *began > MEMORY || self.oldest_first.len() > SIZE {
+            } else if is_over(*began, self.oldest_first.len()) {
                 *count -= 1;
                 if let Some(hash) = self.oldest_first.pop_front() {
                     self.known.remove(&hash);
@@ -72,7 +70,7 @@ impl Closures {
         for (id, deadline) in closed {
             memory.remember(hash(id, deadline), now);
         }
-        memory.expire(now);
+        memory.forget_while(|began, count| now - began > MEMORY || count > SIZE);
     }
 
     /// Which of these orders were closed for these deadlines.
@@ -87,16 +85,15 @@ impl Closures {
     /// Forgets all: the database was away, and may be another or an older one now.
     pub(super) fn forget(&self) {
         *self.memory() = Memory::default();
-        self.forgotten.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often all were forgotten.
-    pub(super) fn forgotten(&self) -> u64 {
-        self.forgotten.load(Ordering::Acquire)
+    /// Forgets those before this: the database's server was started then, and its files may be those of a backup.
+    pub(super) fn forget_before(&self, start: Instant) {
+        self.memory().forget_while(|began, _| began + SECOND <= start);
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -141,5 +138,17 @@ mod tests {
         tokio::time::advance(MEMORY / 2 + Duration::from_secs(1)).await;
         closures.remember([(&all[0], 7)].into_iter());
         assert_eq!((known(0..1), known(1..SIZE / 2), known(SIZE / 2..all.len())), (1, 0, SIZE / 2 + 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_before_a_start_of_the_server_are_forgotten() {
+        let closures = Closures::default();
+        let all = ["1", "2", "3"].map(id);
+        for one in &all {
+            closures.remember([(one, 7)].into_iter());
+            tokio::time::advance(3 * SECOND).await;
+        }
+        closures.forget_before(Instant::now() - 4 * SECOND);
+        assert_eq!(closures.undone(all.iter().map(|id| (id, 7))), all[2..]);
     }
 }

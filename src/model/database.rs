@@ -4,7 +4,7 @@
 //! committed; SKIP LOCKED skips it, an update waits for it. What a transaction writes is seen by others when it is committed, and
 //! never if it is dropped, save while its commit is on its way: then nobody knows.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use sqlx::SqlStr;
@@ -148,6 +148,10 @@ impl Store for Connections {
 
     async fn is_another(&self) -> Result<bool> {
         Ok(false)
+    }
+
+    async fn running_for(&self) -> Result<Option<Duration>> {
+        Ok(None)
     }
 
     fn turn(&self) -> u64 {

@@ -138,12 +138,11 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// As the database says, sorted; also where it may not be asked.
     async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError>;
 
-    /// Since when the server has been running, in seconds since 1970: a copy of its files that was put in their place has the same
-    /// identity. `None` where there is no server.
+    /// For how long the server has been running, or a little longer; `None` where there is no server.
     ///
     /// # Errors
     /// As the database says, sorted.
-    async fn started(&self, _: &mut Session<Self>) -> Result<Option<i64>, StoreError> {
+    async fn running_for(&self, _: &mut Session<Self>) -> Result<Option<Duration>, StoreError> {
         Ok(None)
     }
 

@@ -228,14 +228,13 @@ impl Dialect for MySql {
         Ok(identity)
     }
 
-    async fn started(&self, session: &mut Session<Self>) -> Result<Option<i64>, StoreError> {
-        let now: Option<i64> = text::<Self>(&session.execute(CLOCK.into_sql_str()).await?)?.parse().ok();
-        let uptime = session.execute(UPTIME.into_sql_str()).await?;
-        let Some(row) = uptime.first() else { return Ok(None) };
+    async fn running_for(&self, session: &mut Session<Self>) -> Result<Option<Duration>, StoreError> {
+        let found = session.execute(UPTIME.into_sql_str()).await?;
+        let Some(row) = found.first() else { return Ok(None) };
         let mut columns = Columns::<sqlx::MySql>::of(row);
         let mut next = || columns.text().map_err(sorted::<Self>);
-        let (_, uptime) = (next()?, next()?.parse::<i64>().ok());
-        Ok(now.zip(uptime).map(|(now, uptime)| now - uptime))
+        let (_, seconds) = (next()?, next()?);
+        Ok(seconds.parse::<u64>().ok().map(|whole| Duration::from_secs(whole + 1)))
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Orders, Fragments), OpenError> {
@@ -277,8 +276,7 @@ const DATABASE: &str = "SELECT COALESCE(DATABASE(), '')";
 const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
      ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id', 'datadir')";
 
-/// Its clock, and for how long it has been running; each session may read it. Lock nothing.
-const CLOCK: &str = "SELECT CAST(UNIX_TIMESTAMP() AS CHAR)";
+/// For how many whole seconds it has been running; each session may read it. Locks nothing.
 const UPTIME: &str = "SHOW GLOBAL STATUS LIKE 'Uptime'";
 
 /// As the server knows it; UTC has its name only where the tables of time zones are filled.

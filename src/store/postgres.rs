@@ -162,9 +162,9 @@ impl Dialect for Postgres {
         Ok(format!("{cluster}/{database}"))
     }
 
-    async fn started(&self, session: &mut Session<Self>) -> Result<Option<i64>, StoreError> {
-        let started = text::<Self>(&session.execute(STARTED.into_sql_str()).await?)?;
-        Ok(started.split('.').next().and_then(|seconds| seconds.parse().ok()))
+    async fn running_for(&self, session: &mut Session<Self>) -> Result<Option<Duration>, StoreError> {
+        let seconds = text::<Self>(&session.execute(RUNNING_FOR.into_sql_str()).await?)?;
+        Ok(seconds.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()))
     }
 
     async fn describe(&self, session: &mut Session<Self>, rule: &Rule) -> Result<(Table, Fragments), OpenError> {
@@ -219,6 +219,7 @@ const STANDING: &str = concat!(
 );
 
 /// Where that is forbidden, the moment at which the server was started, to the microsecond. Locks nothing.
+const RUNNING_FOR: &str = "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::text";
 const STARTED: &str = "SELECT extract(epoch FROM pg_postmaster_start_time())::text";
 
 /// The database within it, and the schemas in which a table's bare name is looked for. Locks nothing.

@@ -158,6 +158,10 @@ impl Store for Shadow {
         self.table.is_another().await
     }
 
+    async fn running_for(&self) -> Result<Option<Duration>> {
+        self.table.running_for().await
+    }
+
     fn turn(&self) -> u64 {
         self.table.turn()
     }

@@ -5,7 +5,7 @@ mod transaction;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -54,7 +54,7 @@ pub(super) struct Table<D: Dialect> {
     /// Who records events in transactions to come.
     recorder: watch::Sender<Option<Arc<Recorder>>>,
     /// Which database it was when that was asked last, where that can be known.
-    which: Mutex<Which>,
+    identity: Mutex<Option<String>>,
     halt: Halt,
     /// With whom what falls due is read, where this is one of several shards in a database.
     reader: Option<Reader<D>>,
@@ -85,34 +85,12 @@ impl<D: Dialect> Schema<D> {
     }
 }
 
-/// Which database it is, as far as it says so.
-#[derive(Debug)]
-struct Which {
-    identity: Option<String>,
-    started: Option<i64>,
-}
-
-impl Which {
-    /// How many seconds the time of a start may be off that is reckoned from a whole number of seconds since.
-    const OFF: u64 = 1;
-
-    async fn of<D: Dialect>(dialect: &D, session: &mut Session<D>) -> Self {
-        Self { identity: dialect.identity(session).await.ok(), started: dialect.started(session).await.ok().flatten() }
-    }
-
-    /// Whether that is another one, or one whose server was started anew: its files may be those of a backup.
-    fn is_another(&self, that: &Self) -> bool {
-        let restarted = self.started.zip(that.started).is_some_and(|(before, now)| before.abs_diff(now) > Self::OFF);
-        self.identity != that.identity || restarted
-    }
-}
-
 impl<D: Dialect> Table<D> {
     pub(super) async fn open(settings: Settings) -> Result<Self, OpenError> {
         let (dialect, connections, together) = connect::<D>(&settings).await?;
         let mut session = connections.read().await?;
         let schema = Schema::read(dialect.as_ref(), &mut session, &settings, None).await?;
-        let which = Mutex::new(Which::of(dialect.as_ref(), &mut session).await);
+        let identity = Mutex::new(dialect.identity(&mut session).await.ok());
         drop(session);
         if schema.fragments.described.zone_matters {
             connections.change_options(|options| dialect.keeping_zone(options));
@@ -130,7 +108,7 @@ impl<D: Dialect> Table<D> {
             unpaid,
             outbox,
             recorder,
-            which,
+            identity,
             halt: Halt::default(),
             reader,
             fails_on_payloads: Arc::default(),
@@ -263,11 +241,13 @@ impl<D: Dialect> Store for Table<D> {
     }
 
     async fn is_another(&self) -> Result<bool> {
-        let which = Which::of(self.dialect.as_ref(), &mut self.connections.read().await?).await;
-        let mut known = self.which.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_another = known.is_another(&which);
-        *known = which;
-        Ok(is_another)
+        let identity = self.dialect.identity(&mut self.connections.read().await?).await.ok();
+        let mut known = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(std::mem::replace(&mut *known, identity.clone()) != identity)
+    }
+
+    async fn running_for(&self) -> Result<Option<Duration>> {
+        self.dialect.running_for(&mut self.connections.read().await?).await
     }
 
     fn turn(&self) -> u64 {

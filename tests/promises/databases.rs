@@ -1,10 +1,10 @@
 //! The database away when the daemon starts, killed in the middle of a batch, frozen: what was not
 //! committed is done again, what was committed is not.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{assert_on_time, listening};
-use crate::support::{Daemon, Database, Kind, Redis, Shop, daemon::order_closer, mariadb::MariaDb, postgres::Postgres, wait};
+use crate::support::{Daemon, Database, Kind, Redis, Shop, mariadb::MariaDb, order_closer, postgres::Postgres, process, wait};
 
 /// A server of the test's own, of either kind.
 enum Server {
@@ -180,12 +180,11 @@ async fn a_restored_backup(kind: Kind) {
     shop.orders_due_in(1..=20, -1_000).await;
     server.kill();
     let (data, backup) = (server.data(), server.data().with_extension("backup"));
-    copy(&data, &backup);
+    process::copy(&data, &backup);
     server.start_again();
     let daemon = listening(&settings).await;
     shop.until_all_settled().await;
-    // Servers tell in whole seconds since when they have been running.
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    until_its_closures_are_old(&shop).await;
     server.kill();
     std::fs::remove_dir_all(&data).expect("a folder can be removed");
     std::fs::rename(&backup, &data).expect("a folder can be renamed");
@@ -196,10 +195,39 @@ async fn a_restored_backup(kind: Kind) {
     assert_eq!((shop.assert_outcome().await.closed.len(), daemon.logged("undone")), (20, 0));
 }
 
-/// With owners and rights.
-fn copy(from: &Path, to: &Path) {
-    let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().expect("cp is there");
-    assert!(copied.success());
+/// Servers tell in whole seconds for how long they have been running.
+async fn until_its_closures_are_old(shop: &Shop) {
+    let recent = format!("SELECT count(*) FROM closures WHERE closed_at > {}", shop.moment(-3_000));
+    wait::until_eq("closures of the last seconds", 0, async || shop.database.number(&recent).await).await;
+}
+
+/// What is closed after a restart, and then undone, is undone.
+async fn an_undoing_after_a_restart(kind: Kind) {
+    let redis = Redis::start();
+    let mut server = Server::start(kind);
+    let shop = server.shop().await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    shop.order(4, -1_000).await;
+    shop.until_all_settled().await;
+    until_its_closures_are_old(&shop).await;
+    server.kill();
+    server.start_again();
+    shop.orders_due_in(1..=3, -1_000).await;
+    shop.until_all_settled().await;
+    shop.database.execute("UPDATE orders SET status = 0 WHERE order_no = 2").await;
+    daemon.until_logged("its closure was undone").await;
+    assert_eq!(shop.database.number("SELECT count(*) FROM closures WHERE order_no = 2").await, 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_undoing_after_a_restart_in_postgres() {
+    an_undoing_after_a_restart(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn an_undoing_after_a_restart_in_mariadb() {
+    an_undoing_after_a_restart(Kind::MariaDb).await;
 }
 
 #[tokio::test]

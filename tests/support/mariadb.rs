@@ -161,8 +161,8 @@ impl MariaDb {
         let logs = [&self.options, &options].map(|options| options.log.as_deref().expect("replicated").path());
         self.freeze();
         self.until_still();
-        copy(&self.home.join("data"), &home.join("data"));
-        copy(logs[0], logs[1]);
+        process::copy(&self.home.join("data"), &home.join("data"));
+        process::copy(logs[0], logs[1]);
         self.thaw();
         // The log's index names files by their whole paths.
         let index = process::read(&logs[1].join("binlog.index"));
@@ -193,13 +193,6 @@ impl MariaDb {
         };
         zones.iter().map(load).collect()
     }
-}
-
-/// Copies a folder with all that is in it.
-fn copy(from: &Path, to: &Path) {
-    let mut cp = Command::new("cp");
-    cp.arg("--recursive").arg("--no-target-directory").arg(from).arg(to);
-    process::run("cp", cp);
 }
 
 /// Without being told, `mariadbd` refuses to run as root.

@@ -190,3 +190,10 @@ pub fn log_to(command: &mut Command, log: &Path) {
 pub fn read(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
+
+/// Copies a folder with all that is in it, with owners and rights.
+pub fn copy(from: &Path, to: &Path) {
+    let mut cp = Command::new("cp");
+    cp.arg("--archive").arg("--no-target-directory").arg(from).arg(to);
+    run("cp", cp);
+}
