@@ -11,7 +11,7 @@ use super::{
     webhooks::{assert_told, until_delivered},
 };
 use crate::support::{
-    Kind, Redis, Settings, Shop, order_closer,
+    Kind, Redis, Settings, Shop, order_closer, ports,
     receiver::{Behaviour, Hinting, Receiver},
     wait,
 };
@@ -288,4 +288,21 @@ async fn a_trouble_that_ended_between_two_daemons() {
     wait::until("it is well", async || state().await == "ok").await;
     daemon.stop().await;
     assert_told(&shop, &receiver).await;
+}
+
+/// A port where nobody listens: a few events find that out, and not all of a crowd.
+#[tokio::test]
+async fn a_target_that_can_not_be_reached_is_asked_with_few_events() {
+    let redis = Redis::start();
+    let url = format!("http://127.0.0.1:{}/", ports::free());
+    let webhook = format!("[[events.webhooks]]\nname = 'till'\nurl = '{url}'\nsecrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']");
+    let (shop, settings) = shop_with(Kind::Postgres, &redis, &format!("[events]\nenabled = true\n{webhook}")).await;
+    shop.orders_due_in(1..=500, -1_000).await;
+    let daemon = listening(&settings.set("log.level", "order_closer=debug")).await;
+    daemon.until_logged("the target fails; asking it less often").await;
+    daemon.stop().await;
+    let lines = daemon.lines();
+    let warned = lines.iter().position(|line| line.contains("asking it less often")).expect("it was logged");
+    let tried = lines[..warned].iter().filter(|line| line.contains("delivery failed; will retry")).count();
+    assert!(tried < 64, "{tried} tries of 500 events");
 }

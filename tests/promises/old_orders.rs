@@ -51,3 +51,17 @@ async fn what_is_too_old_is_left_alone(kind: Kind) {
     order_closer(&settings, &["reconcile", "--oldest", "none"]).await.expect_code(0);
     assert_eq!(shop.assert_outcome().await.closed.len(), 21);
 }
+
+/// A filter that takes a tenth of a second for each row: nobody waits for the count, and that there is none is said.
+#[tokio::test]
+async fn what_can_not_be_counted_in_time_is_said() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    shop.orders_due_in(1..=25, -60_000).await;
+    let daemon =
+        listening(&shop.settings_with(&redis).set("orders.filter", "pg_sleep(0.1) IS NOT NULL").set("database.timeout", "10s")).await;
+    daemon.until_logged("what is overdue could not be counted in time").await;
+    wait::until_eq("the number of closed orders", 25, async || shop.closed().await).await;
+    daemon.stop().await;
+    assert_eq!(daemon.logged("orders are overdue, and will be closed now"), 0);
+}

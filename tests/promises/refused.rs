@@ -64,7 +64,15 @@ async fn a_closure_is_undone(kind: Kind) {
     assert!(error.contains("order-closer close"), "{error}");
     order_closer(&settings, &["close", "2"]).await.expect_code(0);
     assert_eq!(shop.status(2).await, CLOSED);
+    // Another deadline closes it, too, which is looked for at the start and each minute.
+    shop.database.execute("UPDATE orders SET status = 0 WHERE order_no = 3").await;
+    wait::until("the other one is given up, too", async || daemon.logged("its closure was undone") == 2).await;
     daemon.stop().await;
+    shop.database.execute(&format!("UPDATE orders SET expires_at = {} WHERE order_no = 3", shop.moment(-9_000))).await;
+    let daemon = listening(&settings).await;
+    shop.until_status(3, CLOSED).await;
+    daemon.stop().await;
+    assert_eq!(daemon.logged("its closure was undone"), 0);
 }
 
 /// The right to read orders is withdrawn while nothing announces them: that is said with its cure, and all close when it is back.
