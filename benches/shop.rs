@@ -184,7 +184,9 @@ impl Shop {
             Kind::Sqlite => "printf('00000000-0000-7000-8000-%012d', n)",
         };
         let (now, numbers) = (orders::now() * 1_000, self.numbers(1, waiting.into()));
-        self.database.execute("DELETE FROM order_closer_deliveries; DELETE FROM order_closer_events").await;
+        self.database
+            .execute("DELETE FROM order_closer_batches; DELETE FROM order_closer_deliveries; DELETE FROM order_closer_events")
+            .await;
         if waiting > 0 {
             self.database
                 .execute(&format!(

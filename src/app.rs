@@ -391,10 +391,14 @@ impl Daemon {
         info!("stopping; finishing what is in hand");
         self.common.stop.cancel();
         self.lines.iter().for_each(Line::stop);
+        let is_telling = !self.live().relays.is_empty();
         let drained = async {
             while self.workers.join_next().await.is_some() {}
             while self.others.join_next().await.is_some() {}
             for line in &self.lines {
+                if is_telling {
+                    line.store.outbox().unpack_what_is_left().await;
+                }
                 line.store.close().await;
             }
         };

@@ -1,7 +1,7 @@
 //! The outbox: what is recorded of closures, and how others are told.
 //!
 //! An event is written in the transaction that closes its order, together with one delivery for each
-//! configured target, so a crash can neither lose one nor invent one. A [`Relay`] for each target takes them from there: to
+//! configured target (those of a crowd in one piece, of which rows are made later), so a crash can neither lose one nor invent one. A [`Relay`] for each target takes them from there: to
 //! webhooks, signed, and to a Redis Stream. A delivery is claimed for a while by one relay, and due again when that time has
 //! passed: what a crashed relay had in hand is taken over by itself. At least once: an event comes again until its target
 //! has taken it, always with the same id, and after a day of failures it is a dead letter. Events are the audit log too.
@@ -24,6 +24,7 @@ mod relays;
 mod states;
 mod targets;
 mod timers;
+mod unpacker;
 
 use std::sync::Arc;
 

@@ -42,7 +42,7 @@ pub use error::{Misfit, OpenError, StoreError};
 pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
 pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for, tables_of_timers};
-pub use own::{Asked, Neighbours, NewEvent, Outbox, VERSION as TABLES_VERSION, instance};
+pub use own::{Asked, Neighbours, NewEvent, Outbox, Unpacked, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};
 pub use rehearsal::{Rehearsed, rehearse, rehearse_on_an_order};
@@ -54,7 +54,7 @@ pub use tables::find_tables;
 pub(crate) use driver::Value;
 #[cfg(test)]
 pub(crate) use own::{Backend, Work};
-pub(crate) use own::{Fields, Link, WITH_PAUSES, Words, applied, finish, listed, unexpected};
+pub(crate) use own::{Fields, Link, WITH_BATCHES, WITH_PAUSES, Words, applied, finish, listed, unexpected};
 pub(crate) use rights::own_rights;
 pub(crate) use statement::Statement;
 

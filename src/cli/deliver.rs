@@ -27,14 +27,17 @@ async fn deliver(config: &Config) -> CommandResult {
     tables(store.as_ref())?;
     let couriers = couriers(config).map_err(|error| Failure::new(Exit::Configuration, error))?;
     let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));
-    let (_closed, closed) = watch::channel(());
+    if let Err(error) = outbox.unpack_all(Duration::MAX).await {
+        complain(&format!("events that were recorded in batches can't be unpacked: {error}"));
+    }
+    let (_recorded, recorded) = watch::channel(());
     let passes = couriers.into_iter().map(|courier| {
         let name = courier.target().name().to_owned();
         let relay = Relay {
             outbox: Arc::clone(&outbox) as _,
             courier,
             retry: config.events.retry.clone(),
-            closed: closed.clone(),
+            recorded: recorded.clone(),
             stop: CancellationToken::new(),
             grace: Duration::ZERO,
         };

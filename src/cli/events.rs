@@ -71,6 +71,7 @@ async fn show(config: &Config, arguments: &Arguments) -> Result<usize, Failure> 
     let order = arguments.order.as_ref().map(|id| order_id(config, store.as_ref(), id)).transpose()?;
     let rule = arguments.rule.is_some().then(|| store.rule().clone());
     let mut query = EventQuery { rule, order, since, limit: PAGE, ..EventQuery::default() };
+    outbox.unpack_what_is_left().await;
     let mut count = 0;
     loop {
         let page = outbox.events(&query).await?;

@@ -47,6 +47,7 @@ impl Explainer {
 
     async fn closures(&self, id: &OrderId) -> Result<Story, StoreError> {
         let outbox = self.store.outbox();
+        outbox.unpack_what_is_left().await;
         let events = outbox.events(&EventQuery { order: Some(id.clone()), limit: EVENTS, ..EventQuery::default() }).await?;
         let mut story = Story { events, ..Story::default() };
         let mut letters = outbox.dead_letters_of(&Address { order: id.clone(), event: None }).await?;

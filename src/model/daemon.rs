@@ -203,7 +203,7 @@ impl Daemon {
             outbox: Arc::new(Deliver::new(world, &node)),
             courier: Courier::here(Arc::new(Receiver::new(world, &node))),
             retry: toml::from_str("attempts = 1000\ninitial = '300ms'\nmax = '1s'").expect("settings"),
-            closed: worker.closed.subscribe(),
+            recorded: worker.closed.subscribe(),
             stop: stop.clone(),
             grace: Duration::from_secs(2),
         };

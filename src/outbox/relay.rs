@@ -48,8 +48,8 @@ pub struct Relay {
     pub courier: Courier,
     /// When a delivery that failed is tried again.
     pub retry: Retry,
-    /// Changes when orders were closed.
-    pub closed: watch::Receiver<()>,
+    /// Changes when events were recorded.
+    pub recorded: watch::Receiver<()>,
     /// When to stop.
     pub stop: CancellationToken,
     /// How long deliveries in flight may take then. What is cut off is delivered again.
@@ -86,7 +86,7 @@ impl Relay {
                 biased;
                 () = self.stop.cancelled() => {}
                 Some(landed) = hand.flying.next() => self.land_all(landed, &mut hand),
-                () = woken(&mut self.closed, wake) => hand.more = true,
+                () = woken(&mut self.recorded, wake) => hand.more = true,
             }
         }
         self.end(hand).await;
@@ -284,13 +284,13 @@ impl Relay {
     }
 }
 
-/// Waits for something to be closed, or for the next look.
-async fn woken(closed: &mut watch::Receiver<()>, poll: Duration) {
-    let closing = async {
-        if closed.changed().await.is_err() {
+/// Waits for something to be recorded, or for the next look.
+async fn woken(recorded: &mut watch::Receiver<()>, poll: Duration) {
+    let recording = async {
+        if recorded.changed().await.is_err() {
             // Nobody closes any more; the stop comes next.
             pending::<()>().await;
         }
     };
-    tokio::time::timeout(poll, closing).await.ok();
+    tokio::time::timeout(poll, recording).await.ok();
 }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::{Backlog, Courier, Relay, couriers};
+use super::{Backlog, Courier, Relay, couriers, unpacker::Unpacker};
 use crate::{
     config::{Config, Retry},
     store::{Neighbours, Outbox, Store},
@@ -102,14 +102,18 @@ impl Common {
     /// Follows a plan until it is told to stop.
     fn follow(&self, plan: Plan, stop: &CancellationToken) -> BoxFuture<'static, ()> {
         let Plan { couriers, named, retry } = plan;
-        let outbox = Arc::new(self.store.outbox_apart(couriers.len() + 1).with_neighbours(&self.neighbours));
-        let mut relays: Vec<BoxFuture<'static, ()>> = vec![Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
+        let outbox = Arc::new(self.store.outbox_apart(couriers.len() + 2).with_neighbours(&self.neighbours));
+        let recorded = watch::Sender::default();
+        let unpacker =
+            Unpacker { outbox: Arc::clone(&outbox), closed: self.closed.clone(), recorded: recorded.clone(), stop: stop.clone() };
+        let mut relays: Vec<BoxFuture<'static, ()>> =
+            vec![Box::pin(unpacker.run()), Box::pin(strangers(Arc::clone(&outbox), named, stop.clone()))];
         for courier in couriers {
             let relay = Relay {
                 outbox: Arc::clone(&outbox) as _,
                 courier,
                 retry: retry.clone(),
-                closed: self.closed.clone(),
+                recorded: recorded.subscribe(),
                 stop: stop.clone(),
                 grace: self.grace,
             };

@@ -4,6 +4,7 @@
 //! Statements on them are written once; what the dialects say differently they tell as [`words::Words`]. All times are the
 //! database's, in microseconds since 1970 UTC.
 
+mod batches;
 mod facts;
 mod link;
 mod neighbours;
@@ -14,7 +15,9 @@ mod words;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
+use tracing::warn;
 
+pub use batches::Unpacked;
 pub use neighbours::Neighbours;
 pub use record::{Asked, NewEvent, instance};
 
@@ -33,7 +36,7 @@ use crate::{
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The newest version of our tables that this program knows.
-pub const VERSION: i64 = 7;
+pub const VERSION: i64 = 8;
 
 /// The version from which on they hold what events and dead letters need.
 const WITH_ORDERS_TABLE: i64 = 2;
@@ -58,6 +61,9 @@ const WITH_ANSWERS: i64 = 5;
 /// The version from which on they hold the heartbeats of daemons that have no Redis.
 const WITH_MEMBERS: i64 = 6;
 
+/// The version from which on they hold batches of events.
+pub(crate) const WITH_BATCHES: i64 = 8;
+
 /// Where connections for our own tables come from.
 #[async_trait]
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
@@ -75,6 +81,8 @@ pub(super) struct OwnTables {
     rule: RuleName,
     /// 0 without tables.
     version: i64,
+    /// Whether events can be recorded in batches.
+    batches: bool,
 }
 
 impl OwnTables {
@@ -93,12 +101,13 @@ impl OwnTables {
             | StoreError::Unavailable(_)
             | StoreError::Refused { .. } => error.into(),
         })?;
-        Ok(Self { words, rule: rule.clone(), version })
+        let batches = version >= WITH_BATCHES && Self::has_batches(link, &words).await?;
+        Ok(Self { words, rule: rule.clone(), version, batches })
     }
 
     /// As if there were none.
     pub(super) fn left_out(words: Words, rule: &RuleName) -> Self {
-        Self { words, rule: rule.clone(), version: 0 }
+        Self { words, rule: rule.clone(), version: 0, batches: false }
     }
 
     async fn readable_version(link: &mut dyn Link, words: &Words) -> Result<i64> {
@@ -109,6 +118,18 @@ impl OwnTables {
             }
         }
         Ok(version)
+    }
+
+    async fn has_batches(link: &mut dyn Link, words: &Words) -> Result<bool, OpenError> {
+        match link.fetch(&words.statement(&format!("SELECT 1 FROM {} WHERE 1 = 0", words.batches())), &[]).await {
+            Ok(_) => Ok(true),
+            // Events are recorded all the same.
+            Err(StoreError::Rejected(reason)) => {
+                warn!(reason, "crowds of events are recorded row by row; grant SELECT, INSERT and DELETE on order_closer_batches");
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether they have what events and dead letters need. A newer version has all that the older ones had.
@@ -127,7 +148,7 @@ impl OwnTables {
 
     /// Who records events, if that is wanted and possible.
     pub(super) fn recorder(&self, settings: &Events) -> Option<Arc<Recorder>> {
-        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(&self.words, settings, &self.rule, self.version)))
+        (settings.enabled && self.usable()).then(|| Arc::new(Recorder::new(self, settings)))
     }
 }
 
@@ -165,22 +186,30 @@ pub struct Outbox {
     pub(crate) words: Words,
     rule: RuleName,
     version: i64,
+    batches: bool,
 }
 
 impl Outbox {
     pub(super) fn new(backend: impl Backend + 'static, tables: &OwnTables) -> Self {
-        Self { backend: Arc::new(backend), words: tables.words.clone(), rule: tables.rule.clone(), version: tables.version }
+        let OwnTables { words, rule, version, batches } = tables.clone();
+        Self { backend: Arc::new(backend), words, rule, version, batches }
     }
 
     /// None, or one of this version, in a database of a test.
     #[cfg(test)]
     pub(crate) fn of_version(version: i64, backend: impl Backend + 'static, rule: &RuleName) -> Self {
-        Self { backend: Arc::new(backend), words: super::sqlite::words("main", "orders"), rule: rule.clone(), version }
+        Self {
+            backend: Arc::new(backend),
+            words: super::sqlite::words("main", "orders"),
+            rule: rule.clone(),
+            version,
+            batches: version >= WITH_BATCHES,
+        }
     }
 
     /// The same tables, over other connections.
     pub(super) fn over(&self, backend: impl Backend + 'static) -> Self {
-        Self { backend: Arc::new(backend), words: self.words.clone(), rule: self.rule.clone(), version: self.version }
+        Self { backend: Arc::new(backend), ..self.clone() }
     }
 
     /// The same, and the rows of these tables as well.

@@ -8,7 +8,7 @@ pub(super) use mentioned::Reading;
 
 use crate::{
     config::{Config, DatabaseUrl, Events, Rule, TableName},
-    store::{TABLES_VERSION as VERSION, WITH_PAUSES},
+    store::{TABLES_VERSION as VERSION, WITH_BATCHES, WITH_PAUSES},
 };
 
 /// What may be done to a table.
@@ -89,9 +89,14 @@ pub(super) fn own(schema: &str, events: &Events, version: i64) -> Vec<Need> {
         ("deliveries", written(&[Select, Insert, Update, Delete])),
         ("pauses", &[Select, Insert, Delete]),
         ("targets", written(&[Select, Insert, Update, Delete])),
+        ("batches", written(&[Select, Insert, Delete])),
     ]
     .into_iter()
-    .take(if version < WITH_PAUSES { 5 } else { 7 })
+    .take(match version {
+        ..WITH_PAUSES => 5,
+        WITH_PAUSES..WITH_BATCHES => 7,
+        WITH_BATCHES.. => 8,
+    })
     .map(|(name, rights)| Need::of(TableName::of(Some(schema.into()), format!("order_closer_{name}")), rights))
     .collect()
 }

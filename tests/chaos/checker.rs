@@ -76,11 +76,12 @@ async fn of_rows(shop: &Shop) -> Histories {
     histories
 }
 
-/// How many orders are due, unpaid, and wait for nothing, or have an event that nobody has taken.
+/// How many orders are due, unpaid, and wait for nothing, or have an event that nobody has taken, or are of a batch.
 pub async fn unsettled(scene: &Scene, account: &Account, now: i64) -> usize {
     let histories = histories(scene, account).await;
     let is_untold = |history: &History| history.violations(0, now, &Excuse::any_lateness(true)).contains(&Violation::Untold);
-    histories.values().filter(|history| history.is_overdue(now) || is_untold(history)).count()
+    let batches = scene.shop.database.number("SELECT count(*) FROM order_closer_batches").await;
+    histories.values().filter(|history| history.is_overdue(now) || is_untold(history)).count() + usize::try_from(batches).unwrap_or(0)
 }
 
 /// For so long after a daemon has waited in vain for Redis' answer it does not ask, in milliseconds, and a little more; and so much

@@ -102,6 +102,7 @@ async fn receiver(database: impl Fn(&str) -> String, command: impl Fn() -> Optio
     die_in_the_middle(&shop, &running).await;
     let _again = start().await;
     until_one_mail_each(&shop, 7..=15).await;
+    shop.database.until_unpacked().await;
     let undelivered = "SELECT count(*) FROM order_closer_deliveries";
     wait::until_eq("the number of undelivered events", 0, async || shop.database.number(undelivered).await).await;
     daemon.stop().await;

@@ -15,7 +15,7 @@ async fn closures_are_listed(kind: Kind) {
     let missing = order_closer(&settings, &["events"]).await.expect_code(78);
     assert!(missing.stderr.contains("order-closer migrate"), "{missing:#?}");
     let made = order_closer(&settings, &["migrate"]).await.expect_code(0);
-    assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("the tables order_closer_* are created, version 7\n", ""));
+    assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("the tables order_closer_* are created, version 8\n", ""));
     let again = order_closer(&settings, &["migrate"]).await.expect_code(0);
     assert_eq!(again.stdout, "the tables order_closer_* are up to date, version 7\n");
     assert_eq!(order_closer(&settings, &["events"]).await.expect_code(0).stdout, "");

@@ -148,7 +148,7 @@ async fn undo_4(database: &Database) {
     for (table, column) in added {
         database.execute(&format!("ALTER TABLE order_closer_{table} DROP COLUMN {column}")).await;
     }
-    for table in ["targets", "pauses", "members", "timers"] {
+    for table in ["targets", "pauses", "members", "timers", "batches"] {
         database.execute(&format!("DROP TABLE order_closer_{table}")).await;
     }
     database.execute("DELETE FROM order_closer_migrations WHERE version >= 4").await;
@@ -219,6 +219,6 @@ pub async fn a_database_named_with_a_quote(database: Database) {
         "SELECT count(*) FROM information_schema.columns WHERE column_name = 'orders_table' AND table_schema = '{}'",
         name.replace('\'', "''")
     );
-    assert_eq!(database.number(&tables).await, 6, "every table but that of the migrations");
+    assert_eq!(database.number(&tables).await, 7, "every table but that of the migrations");
     database.execute(&format!("DROP DATABASE `{name}`")).await;
 }

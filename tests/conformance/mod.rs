@@ -5,6 +5,7 @@
 
 mod altered;
 mod at_once;
+mod batches;
 mod closing;
 mod deadlines;
 mod hosts;
@@ -126,6 +127,10 @@ macro_rules! exam {
             outbox::heartbeats_of_a_group,
             outbox::an_event_for_each_closure,
             outbox::events_with_much_to_carry,
+            batches::a_crowd_is_recorded_in_a_batch,
+            batches::what_comes_after_a_batch_waits_behind_it,
+            batches::two_unpack_at_once,
+            batches::without_their_table_rows_are_written,
             outbox::an_order_with_an_empty_id,
             outbox::an_event_carries_what_close_sql_moves,
             outbox::no_event_without_its_closure,

@@ -42,10 +42,12 @@ pub(super) async fn close(store: &Arc<dyn Store>, texts: &[&str], trigger: Trigg
 }
 
 pub(super) async fn events(store: &dyn Store) -> Vec<Event> {
+    store.outbox().unpack_all(LONG).await.expect("batches can be unpacked");
     store.outbox().events(&EventQuery { limit: 1_000, ..EventQuery::default() }).await.expect("events can be read")
 }
 
 pub(super) async fn claim(store: &dyn Store, target: &str, lease: Duration, limit: usize) -> Vec<Claimed> {
+    store.outbox().unpack_all(LONG).await.expect("batches can be unpacked");
     // What is claimed for a moment only may be due again before the end.
     let wants = [Pick::Again, Pick::Oldest].map(|pick| Want { pick, total: limit });
     let claimed = store.outbox().exchange(target, "me", lease, &Settled::default(), &wants).await;

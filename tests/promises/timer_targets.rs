@@ -37,6 +37,7 @@ async fn a_crowd_for_a_receiver_that_hangs() {
     assert_eq!(hanging.taken().len(), 0);
     database.execute(&insert("late", "b", 1, "0 seconds").replace("n::text", "'21'")).await;
     wait::until("another is told while they wait", async || other.taken().len() == 21).await;
+    database.until_unpacked().await;
     assert_eq!(database.number("SELECT count(*) FROM order_closer_deliveries WHERE target = 'a'").await, 20_000);
     daemon.kill();
 }

@@ -154,6 +154,7 @@ pub(super) async fn states(database: &Database) -> BTreeMap<String, String> {
 }
 
 pub(super) async fn until_told(database: &Database) {
+    database.until_unpacked().await;
     let sql = "SELECT count(*) FROM order_closer_deliveries";
     wait::until_eq("what is to be told", 0, async || database.number(sql).await).await;
 }

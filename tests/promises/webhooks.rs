@@ -41,6 +41,7 @@ async fn events(shop: &Shop) -> BTreeMap<String, i64> {
 
 /// Waits until nothing is left to be delivered.
 pub(super) async fn until_delivered(shop: &Shop) {
+    shop.database.until_unpacked().await;
     let sql = "SELECT count(*) FROM order_closer_deliveries";
     wait::until_eq("the number of undelivered events", 0, async || shop.database.number(sql).await).await;
 }
@@ -254,6 +255,7 @@ async fn a_receiver_that_is_away_for_longer_than_the_daemon_lives() {
         daemon.until_logged("the target fails; asking it less often").await;
         daemon.stop().await;
     }
+    shop.database.until_unpacked().await;
     assert_eq!(shop.database.number("SELECT count(*) FROM order_closer_deliveries").await, 100);
     let daemon = listening(&settings).await;
     daemon.until_logged("the target fails; asking it less often").await;

@@ -10,7 +10,7 @@ use sqlx::{
     raw_sql,
 };
 
-use super::{mariadb::MariaDb, postgres::Postgres, sqlite::Sqlite};
+use super::{mariadb::MariaDb, postgres::Postgres, sqlite::Sqlite, wait};
 
 /// The kinds of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,6 +166,12 @@ impl Database {
         let mut column = self.column(sql).await;
         assert_eq!(column.len(), 1, "one row expected: {sql}");
         column.remove(0)
+    }
+
+    /// Waits until rows were made of all batches of events.
+    pub async fn until_unpacked(&self) {
+        let batches = "SELECT count(*) FROM order_closer_batches";
+        wait::until_eq("the number of batches", 0, async || self.number(batches).await).await;
     }
 
     /// One whole number.

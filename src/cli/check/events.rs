@@ -12,6 +12,9 @@ use crate::{
 
 const TABLES: &str = "own tables";
 
+/// Batches of events are unpacked within moments; one that has waited for so long shows that nobody does.
+const UNPACKED_WITHIN: Duration = Duration::from_mins(1);
+
 /// `rules` are all those of the configuration.
 pub(super) async fn examine(config: &Config, rules: &[RuleName], store: &dyn Store) -> Vec<Finding> {
     let mut findings = tables(config, rules, store).await;
@@ -49,6 +52,10 @@ async fn tables(config: &Config, rules: &[RuleName], store: &dyn Store) -> Vec<F
     } else {
         Finding::ok(TABLES, format!("order_closer_*, version {}", outbox.version()))
     }];
+    if let Ok(Some(since)) = outbox.batches_wait_since(UNPACKED_WITHIN).await {
+        let found = format!("what was recorded of closures in batches has not been told to anybody since {}", rfc3339(since));
+        findings.push(Finding::warn("events", found, "start the daemon, or run order-closer deliver; if it runs, its log says why"));
+    }
     // Who may not read that may not read the rest either, which is said below.
     if let Ok(Some(Pause { reason, who, rate: None, .. })) = outbox.pause_of_rule().await {
         let found = format!("closing is paused by {}: {}", Printable(&who), Printable(&reason));

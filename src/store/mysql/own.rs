@@ -101,6 +101,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
             include_str!("migrations/5.sql"),
             include_str!("migrations/6.sql"),
             include_str!("migrations/7.sql"),
+            include_str!("migrations/8.sql"),
         ],
     }
 }

@@ -1,14 +1,20 @@
 //! Recording events in the transaction that closes their orders.
+//!
+//! A few are written as rows. A crowd is written in one piece, a batch, of which rows are made later ([`Outbox::unpack`]): the rows and
+//! their entries in four indexes took as long as the closures. Where a batch waits, whatever comes after it becomes a batch, too, so that
+//! events of one order stay in their order.
+//!
+//! [`Outbox::unpack`]: super::Outbox::unpack
 
 use serde::Deserialize;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use super::{
-    Form, Link, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words,
-    rows::{Cell, Column, Kind, pieces},
+    Form, Link, OwnTables, Result, WITH_ANSWERS, WITH_RULES, WITH_TRACES, Words,
+    rows::{Cell, Column, Kind, json, pieces},
 };
 use crate::{
-    config::{Events, RuleName},
+    config::Events,
     order::{OrderId, Trigger},
     store::{Carried, statement::Statement},
 };
@@ -16,6 +22,9 @@ use crate::{
 /// The most bytes of events that one statement writes, save where a single event has more: well within what the
 /// servers take at once (MySQL's `max_allowed_packet`).
 const PIECE: usize = 256 * 1_024;
+
+/// So many events of one transaction are a crowd.
+const CROWD: usize = 32;
 
 /// What somebody has answered who was asked before a closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +67,11 @@ pub fn instance() -> String {
     format!("{}/{}", gethostname::gethostname().to_string_lossy(), std::process::id())
 }
 
-/// What every event has; what some have; and what those of timers have.
+/// What every event has; what some have; and whom they are for.
 const ALWAYS: [Column; 5] =
     [("id", Kind::Uuid), ("order_id", Kind::Text(700)), ("deadline", Kind::Number), ("triggered_by", Kind::Text(16)), ("data", Kind::Long)];
 const AT_TIMES: [Column; 3] = [("traceparent", Kind::Text(255)), ("asked_at", Kind::Number), ("answer", Kind::Text(16))];
-const WHOM: [Column; 2] = [("id", Kind::Uuid), ("target", Kind::Text(64))];
+pub(super) const WHOM: [Column; 2] = [("id", Kind::Uuid), ("target", Kind::Text(64))];
 
 /// Whom events are for.
 #[derive(Debug)]
@@ -82,29 +91,51 @@ pub(crate) struct Recorder {
     /// Of what every event has, and of what some have as well.
     events: [Statement; 2],
     deliveries: Deliveries,
+    /// Of a batch, where our tables can hold one.
+    batch: Option<Statement>,
+    /// The targets of the configuration as a JSON array; null where each event names its own.
+    targets: String,
     instance: String,
 }
 
 impl Recorder {
-    /// For tables of this version.
-    pub(super) fn new(words: &Words, settings: &Events, rule: &RuleName, version: i64) -> Self {
-        let Words { now, rows: form, .. } = words;
-        let (table, of_timers) = (&words.orders_table, rule.is_timers());
-        let events = [false, true].map(|whole| words.statement(&insert_events(words, rule, version, whole)));
-        let targets: Vec<String> = settings.targets().map(|target| format!("SELECT '{target}' AS target")).collect();
-        let insert =
-            format!("INSERT INTO {} (event_id, orders_table, target, attempts, due_at) SELECT e.id, {table}, ", words.deliveries());
-        let deliveries = if of_timers {
+    pub(super) fn new(tables: &OwnTables, settings: &Events) -> Self {
+        let OwnTables { words, rule, version, batches } = tables;
+        let Words { now, rows: form, orders_table: table, .. } = words;
+        let events = [false, true].map(|whole| {
+            let columns = columns(whole);
+            let instance = format!("?{}", form.parameters(&columns) + 1);
+            let rule = (*version >= WITH_RULES).then(|| format!("'{rule}'"));
+            let mut insert =
+                insert_events(words, &columns, *version, &Given { table, rule: rule.as_deref(), closed_at: now, instance: &instance });
+            if *batches {
+                insert.push_str(&format!(" WHERE NOT EXISTS (SELECT 1 FROM {} b WHERE b.orders_table = {table})", words.batches()));
+            }
+            words.statement(&insert)
+        });
+        let names: Vec<&str> = settings.targets().collect();
+        let deliveries = if rule.is_timers() {
             // In: from ?1 on ids and targets. Out: one row for each; an event without a target is refused. Locks the new rows.
-            Deliveries::ToItsOwn(words.statement(&format!("{insert}e.target, 0, {now} FROM {}", form.table(&WHOM))))
-        } else if targets.is_empty() {
+            Deliveries::ToItsOwn(words.statement(&insert_deliveries(words, table, now, "e.target", &form.table(&WHOM))))
+        } else if names.is_empty() {
             Deliveries::None
         } else {
             // In: from ?1 on ids. Out: one row for each and each target. Locks the new rows.
-            let (ids, targets) = (form.table(&WHOM[..1]), targets.join(" UNION ALL "));
-            Deliveries::ToAll(words.statement(&format!("{insert}t.target, 0, {now} FROM {ids} CROSS JOIN ({targets}) AS t")))
+            let (ids, targets) = (form.table(&WHOM[..1]), names.iter().map(|target| format!("SELECT '{target}' AS target")));
+            let from = format!("{ids} CROSS JOIN ({}) AS t", targets.collect::<Vec<_>>().join(" UNION ALL "));
+            Deliveries::ToAll(words.statement(&insert_deliveries(words, table, now, "t.target", &from)))
         };
-        Self { form: *form, events, deliveries, instance: instance() }
+        // In: ?1 an id, ?2 the instance, ?3 the targets, ?4 the events. Out: one row. Locks it.
+        let batch = batches.then(|| {
+            words.statement(&format!(
+                "INSERT INTO {} (id, orders_table, rule, recorded_at, instance, targets, events) \
+                 SELECT {}, {table}, '{rule}', {now}, ?2, ?3, ?4",
+                words.batches(),
+                (words.event_id)("?1")
+            ))
+        });
+        let targets = serde_json::to_string(&(!rule.is_timers()).then_some(&names)).unwrap_or_default();
+        Self { form: *form, events, deliveries, batch, targets, instance: instance() }
     }
 
     /// Writes these events.
@@ -112,44 +143,84 @@ impl Recorder {
         // In their order, so that they are written side by side.
         let mut ids: Vec<Uuid> = events.iter().map(NewEvent::new_id).collect();
         ids.sort_unstable();
-        // A rehearsal, which has none, tries all columns.
-        let whole = events.is_empty() || events.iter().any(|event| event.asked.is_some() || event.carried.traceparent.is_some());
-        let columns = columns(whole).len();
+        let is_rehearsal = events.is_empty();
+        let is_crowd = self.batch.is_some() && events.len() >= CROWD;
+        // A rehearsal tries all columns.
+        let whole = is_rehearsal || is_crowd || events.iter().any(|event| event.asked.is_some() || event.carried.traceparent.is_some());
         let rows = ids.iter().zip(events).map(|(id, event)| row(id, event, whole)).collect();
         for rows in pieces(rows, PIECE) {
-            let mut values = self.form.bind(&rows, columns);
-            values.push(self.instance.as_str().into());
-            link.change(&self.events[usize::from(whole)], &values).await?;
-            let (statement, columns) = match &self.deliveries {
-                Deliveries::None => continue,
-                Deliveries::ToAll(statement) => (statement, &WHOM[..1]),
-                Deliveries::ToItsOwn(statement) => (statement, &WHOM[..]),
-            };
-            let whom: Vec<Vec<Cell>> = rows.iter().map(|row| whom(row, columns)).collect();
-            link.change(statement, &self.form.bind(&whom, columns.len())).await?;
+            let is_written = !is_crowd && self.write_rows(link, &rows, whole).await?;
+            if !is_written || is_rehearsal {
+                self.write_batch(link, &rows).await?;
+            }
         }
         Ok(())
     }
+
+    /// `false`, and nothing is written, where a batch waits.
+    async fn write_rows(&self, link: &mut dyn Link, rows: &[Vec<Cell>], whole: bool) -> Result<bool> {
+        let mut values = self.form.bind(rows, columns(whole).len());
+        values.push(self.instance.as_str().into());
+        if link.change(&self.events[usize::from(whole)], &values).await? == 0 && !rows.is_empty() {
+            return Ok(false);
+        }
+        let (statement, columns) = match &self.deliveries {
+            Deliveries::None => return Ok(true),
+            Deliveries::ToAll(statement) => (statement, &WHOM[..1]),
+            Deliveries::ToItsOwn(statement) => (statement, &WHOM[..]),
+        };
+        let whom: Vec<Vec<Cell>> = rows.iter().map(|row| whom(row, columns)).collect();
+        link.change(statement, &self.form.bind(&whom, columns.len())).await?;
+        Ok(true)
+    }
+
+    async fn write_batch(&self, link: &mut dyn Link, rows: &[Vec<Cell>]) -> Result<()> {
+        let Some(batch) = &self.batch else { return Ok(()) };
+        // Known by its first event; of a rehearsal nothing stays.
+        let id = match rows.first().and_then(|row| row.first()) {
+            Some(Cell::Text(id)) => id.clone(),
+            Some(Cell::Null | Cell::Number(_)) | None => Uuid::now_v7().to_string(),
+        };
+        link.change(batch, &[id.into(), self.instance.as_str().into(), self.targets.as_str().into(), json(rows).into()]).await.map(drop)
+    }
 }
 
-fn columns(whole: bool) -> Vec<Column> {
+pub(super) fn columns(whole: bool) -> Vec<Column> {
     ALWAYS.iter().chain(AT_TIMES.iter().filter(|_| whole)).copied().collect()
 }
 
-/// In: from ?1 on events, and then the instance. Out: one row for each. Locks the new rows.
-fn insert_events(words: &Words, rule: &RuleName, version: i64, whole: bool) -> String {
-    let Words { now, rows: form, new_data, orders_table: table, .. } = words;
+/// What all events of a statement have in common, as SQL.
+pub(super) struct Given<'s> {
+    pub(super) table: &'s str,
+    /// Where our tables know rules.
+    pub(super) rule: Option<&'s str>,
+    pub(super) closed_at: &'s str,
+    pub(super) instance: &'s str,
+}
+
+/// In: from ?1 on events, and then whatever is given as parameters. Out: one row for each. Locks the new rows.
+pub(super) fn insert_events(words: &Words, columns: &[Column], version: i64, given: &Given<'_>) -> String {
+    let Words { rows: form, new_data, .. } = words;
+    let Given { table, rule, closed_at, instance } = given;
+    let whole = columns.len() > ALWAYS.len();
     let (traceparent, of_event) = if whole && version >= WITH_TRACES { (", traceparent", ", e.traceparent") } else { ("", "") };
-    let (rule, of_rule) = if version >= WITH_RULES { (", rule", format!(", '{rule}'")) } else { ("", String::new()) };
+    let (rule, of_rule) = rule.map_or_else(Default::default, |rule| (", rule", format!(", {rule}")));
     let (answer, of_answer) = if whole && version >= WITH_ANSWERS { (", asked_at, answer", ", e.asked_at, e.answer") } else { ("", "") };
-    let columns = columns(whole);
     format!(
         "INSERT INTO {} (id, orders_table, order_id, deadline, closed_at, lateness, triggered_by, instance, data{traceparent}{rule}{answer}) \
-         SELECT e.id, {table}, e.order_id, e.deadline, {now}, {now} - e.deadline, e.triggered_by, ?{}, {new_data}{of_event}{of_rule}{of_answer} \
+         SELECT e.id, {table}, e.order_id, e.deadline, {closed_at}, {closed_at} - e.deadline, e.triggered_by, {instance}, {new_data}{of_event}{of_rule}{of_answer} \
          FROM {}",
         words.events(),
-        form.parameters(&columns) + 1,
-        form.table(&columns)
+        form.table(columns)
+    )
+}
+
+/// In: from ?1 on whatever `from` takes, which has ids in a table called e, and then whatever is given as parameters. Out: one row for each.
+/// Locks the new rows.
+pub(super) fn insert_deliveries(words: &Words, table: &str, due_at: &str, target: &str, from: &str) -> String {
+    format!(
+        "INSERT INTO {} (event_id, orders_table, target, attempts, due_at) SELECT e.id, {table}, {target}, 0, {due_at} FROM {from}",
+        words.deliveries()
     )
 }
 
@@ -175,7 +246,7 @@ fn row(id: &Uuid, event: &NewEvent, whole: bool) -> Vec<Cell> {
 }
 
 /// The id of an event, and the target that it names where there is a column for it.
-fn whom(row: &[Cell], columns: &[Column]) -> Vec<Cell> {
+pub(super) fn whom(row: &[Cell], columns: &[Column]) -> Vec<Cell> {
     let [id, _, _, _, data, ..] = row else { return Vec::new() };
     let mut whom = vec![id.clone()];
     if let (Cell::Text(data), true) = (data, columns.len() > 1) {

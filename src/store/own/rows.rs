@@ -1,6 +1,6 @@
 //! New rows on their way into a statement, in the form in which each dialect reads them fastest.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::store::driver::Value;
 
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 pub(super) type Column = (&'static str, Kind);
 
 /// A value of a row.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Cell {
     Null,
@@ -107,7 +107,8 @@ impl Form {
     }
 }
 
-fn json(rows: &[Vec<Cell>]) -> String {
+/// Rows as a JSON array of arrays.
+pub(super) fn json(rows: &[Vec<Cell>]) -> String {
     // Texts and numbers are always written.
     serde_json::to_string(rows).unwrap_or_default()
 }

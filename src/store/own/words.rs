@@ -83,6 +83,10 @@ impl Words {
         format!("{}order_closer_deliveries", self.schema)
     }
 
+    pub(crate) fn batches(&self) -> String {
+        format!("{}order_closer_batches", self.schema)
+    }
+
     pub(crate) fn dead_letters(&self) -> String {
         format!("{}order_closer_dead_letters", self.schema)
     }

@@ -57,6 +57,7 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
             include_str!("migrations/5.sql"),
             include_str!("migrations/6.sql"),
             include_str!("migrations/7.sql"),
+            include_str!("migrations/8.sql"),
         ],
     }
 }

@@ -1,0 +1,91 @@
+//! The unpacker: makes rows of the batches in which crowds of closures are recorded, and wakes the relays when there is something for
+//! them.
+//!
+//! Who waits to be closed comes first: while orders are being closed, a batch is left alone for up to a second, and then the unpacker
+//! works a quarter of the time.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error};
+
+use crate::store::{Outbox, StoreError, Unpacked};
+
+/// How often to look for batches that others have left.
+const POLL: Duration = Duration::from_secs(1);
+
+/// How long after a closure to look for batches: for what comes with it.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// How long to leave alone what is too young, or what somebody else has in hand.
+const BUSY: Duration = Duration::from_millis(50);
+
+/// How old a batch has to be while orders are being closed.
+const AGE: Duration = Duration::from_secs(1);
+
+/// How long to rest after one then: so many times what the last batch took, and at most so long.
+const REST: (u32, Duration) = (3, Duration::from_millis(250));
+
+/// How often it says again what is in its way.
+const REMINDER: Duration = Duration::from_mins(1);
+
+pub(super) struct Unpacker {
+    pub(super) outbox: Arc<Outbox>,
+    /// Changes when orders were closed.
+    pub(super) closed: watch::Receiver<()>,
+    /// Told when there may be something to deliver.
+    pub(super) recorded: watch::Sender<()>,
+    pub(super) stop: CancellationToken,
+}
+
+impl Unpacker {
+    pub(super) async fn run(self) {
+        let Self { outbox, closed, recorded, stop } = self;
+        let working = async {
+            tokio::join!(pass_on(closed.clone(), &recorded), unpack(&outbox, closed, &recorded));
+        };
+        stop.run_until_cancelled(working).await;
+    }
+}
+
+/// Wakes the relays as soon as something was closed: most closures are no crowd.
+async fn pass_on(mut closed: watch::Receiver<()>, recorded: &watch::Sender<()>) {
+    while closed.changed().await.is_ok() {
+        recorded.send_replace(());
+    }
+}
+
+async fn unpack(outbox: &Outbox, mut closed: watch::Receiver<()>, recorded: &watch::Sender<()>) {
+    let mut said: Option<Instant> = None;
+    loop {
+        let is_closing = closed.has_changed().unwrap_or_default();
+        closed.mark_unchanged();
+        let began = Instant::now();
+        match outbox.unpack(if is_closing { AGE } else { Duration::ZERO }).await {
+            Ok(Unpacked::Events(events)) => {
+                recorded.send_replace(());
+                said = None;
+                debug!(events, "a batch of events was unpacked");
+                if is_closing {
+                    sleep((began.elapsed() * REST.0).min(REST.1)).await;
+                }
+            }
+            Ok(Unpacked::Nothing) => {
+                timeout(POLL, closed.changed()).await.ok();
+                sleep(TOGETHER).await;
+            }
+            Ok(Unpacked::Waits) | Err(StoreError::Conflict(_) | StoreError::Locked(_)) => sleep(BUSY).await,
+            Err(error) => {
+                if said.is_none_or(|at| at.elapsed() >= REMINDER) {
+                    said = Some(began);
+                    error!(%error, "events that were recorded in batches can't be unpacked, and nobody is told of them yet; trying again");
+                }
+                sleep(POLL).await;
+            }
+        }
+    }
+}
