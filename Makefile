@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all model chaos compat upgrade-test bench build package package-test lint deny docs snippets
+.PHONY: help demo test test-all model chaos compat upgrade-test bench build package package-test image-test lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -111,6 +111,12 @@ package-test: ## installs, uses, upgrades and purges that package in chroots of 
 	$(call require,mmdebstrap=mmdebstrap sqlite3=sqlite3,the package is installed in a Debian of its own)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl python3=python3,it closes orders in private servers on this machine)
 	packaging/test.sh $(TARGET)/package/out/order-closer_*.deb $(SUITES)
+
+# As root, on Debian 12, which is the Dockerfile's.
+image-test: ## builds what the Dockerfile does, and lets it close orders in a root directory such as the image's
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,sqlite3=sqlite3 redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl python3=python3,it closes orders in private servers on this machine)
+	packaging/image-test.sh
 
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 out=${CARGO_TARGET_DIR:-target}/image
 mkdir -p "$out"
 root=$(mktemp -d "$(realpath "$out")/root.XXXXXX")
+chmod 755 "$root"
 trap 'rm -rf --one-file-system "$root"' EXIT
 trap 'exit 1' INT TERM
 
@@ -18,7 +19,7 @@ binary=$out/$triple/release/order-closer
 ! readelf --program-headers --wide "$binary" | grep -q INTERP || { echo "$binary is not static" >&2; exit 1; }
 
 # The base: authorities, time zones, users, and neither a library nor a shell.
-mkdir -p "$root/usr/bin" "$root/etc/ssl/certs" "$root/usr/share" "$root/tmp" "$root/home/nonroot"
+mkdir -p "$root/usr/bin" "$root/etc/ssl/certs" "$root/usr/share" "$root/tmp" "$root/home/nonroot" "$root/proc" "$root/dev"
 cp "$binary" "$root/usr/bin/"
 cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 [ ! -d /usr/share/zoneinfo ] || cp -r /usr/share/zoneinfo "$root/usr/share/"
@@ -27,9 +28,12 @@ printf 'root:x:0:\nnonroot:x:65532:\n' >"$root/etc/group"
 cp /etc/hosts "$root/etc/"
 user=$(sed -n 's/^USER //p' Dockerfile)
 echo "$(du -h "$binary" | cut -f1), static; by $user, in a root that is only read:"
+# /proc and these devices are in every container.
 # shellcheck disable=SC2016
 unshare --mount sh -euc '
     mount --bind "$1" "$1"
+    mount -t proc proc "$1/proc"
+    for device in null zero full random urandom; do : >"$1/dev/$device" && mount --bind "/dev/$device" "$1/dev/$device"; done
     mount -t tmpfs -o mode=755 tmpfs "$1/tmp"
     mount -o remount,bind,ro "$1"
     packaging/servers.sh /usr/bin/order-closer "$1" "$2"
