@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all model chaos compat bench build package package-test lint deny docs snippets
+.PHONY: help demo test test-all model chaos compat upgrade-test bench build package package-test image-test lint deny docs snippets
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,19 @@ compat: ## the conformance exam and the main promises on other versions of the s
 	tests/compat/provision.sh $(SERVERS)
 	$(call with_servers,tests/compat/run.sh $(SERVERS))
 
+# FIRST=order-closer-0.1: a program of the first edition that is there already. Else it is built, from the last commit that was of it.
+FIRST = $(abspath $(TARGET))/first/debug/order-closer
+upgrade-test: $(FIRST) ## from the first edition to this one and back, with both programs, while orders fall due
+	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql,the tests start private servers of their own)
+	$(call with_servers,$(CARGO) test -- --ignored --nocapture promises::upgrades)
+upgrade-test: export FIRST_EDITION = $(abspath $(FIRST))
+
+$(abspath $(TARGET))/first/debug/order-closer:
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	mkdir -p $(TARGET)/first/source
+	git archive 5783f99 | tar -x -C $(TARGET)/first/source
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/first $(CARGO) build --locked --manifest-path $(TARGET)/first/source/Cargo.toml
+
 # SCENARIOS="burst steady": these alone.   OUT=docs/benchmarks: publish.   ARGS="--seconds 60": see ARGS=--help.
 bench: ## beside other ways and bare SQL, in about 40 minutes: tables, JSON, plots in target/bench
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
@@ -98,6 +111,12 @@ package-test: ## installs, uses, upgrades and purges that package in chroots of 
 	$(call require,mmdebstrap=mmdebstrap sqlite3=sqlite3,the package is installed in a Debian of its own)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl python3=python3,it closes orders in private servers on this machine)
 	packaging/test.sh $(TARGET)/package/out/order-closer_*.deb $(SUITES)
+
+# As root, on Debian 12, which is the Dockerfile's.
+image-test: ## builds what the Dockerfile does, and lets it close orders in a root directory such as the image's
+	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
+	$(call require,sqlite3=sqlite3 redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl python3=python3,it closes orders in private servers on this machine)
+	packaging/image-test.sh
 
 lint: ## formatting and lints alone
 	$(CARGO) fmt --check

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Closes orders in a PostgreSQL, a MariaDB and an SQLite of its own, told by a Redis of its own, with TLS and without, and prints what it
-# saw: servers.sh PROGRAM [ROOT]. PROGRAM is run in the chroot ROOT, if there is one; the servers are this machine's. Needs root.
+# saw: servers.sh PROGRAM [ROOT [USER:GROUP]]. PROGRAM is run in the chroot ROOT, if there is one, by that user; the servers are this
+# machine's. Needs root.
 set -eu
-program=$1 root=${2:-}
+program=$1 root=${2:-} runs_as=${3:-}
 work=$(mktemp -d /tmp/order-closer.XXXXXX)
 inside=$(mktemp -d "$root/tmp/order-closer.XXXXXX")
 shop=${inside#"$root"}
@@ -97,6 +98,7 @@ until_true 'Redis does not start' redis ping
 
 sqlite3 "$inside/plain.db" 'CREATE TABLE orders (order_no INTEGER PRIMARY KEY, status INTEGER NOT NULL, expires_at TEXT NOT NULL);
     CREATE INDEX order_closer_due ON orders (status, expires_at, order_no)'
+[ -z "$runs_as" ] || chown -R "$runs_as" "$inside"
 
 # DATABASE USER SQL
 ask() {
@@ -121,7 +123,7 @@ order_closer() { # VARIABLE=VALUE... -- ARGUMENT...
     while [ "$1" != -- ]; do variables="$variables $1" && shift; done
     shift
     # shellcheck disable=SC2086
-    $as_itself ${root:+chroot "$root"} env -i PATH=/usr/bin:/bin $variables "$program" "$@"
+    $as_itself env -i PATH=/usr/sbin:/usr/bin:/bin $variables ${root:+chroot ${runs_as:+--userspec="$runs_as"} "$root"} "$program" "$@"
 }
 refuses() { # WHAT WORDS VARIABLE=VALUE... -- ARGUMENT...
     what=$1 words=$2

@@ -106,7 +106,7 @@ enum Command {
     },
     /// Say all that is known of one order: why it was closed, or is not, and what would close it. Changes nothing.
     Explain {
-        /// The order's id.
+        /// The order's id; a timer's is its kind and key, as reminder/1001.
         id: String,
         /// The rule that looks after it; without, each rule that has it.
         #[arg(long, value_name = "NAME")]

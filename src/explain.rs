@@ -235,12 +235,8 @@ impl Explainer {
     /// # Errors
     /// As the database says; or what is wrong with it, and what the column takes.
     pub async fn find(&self, text: &str) -> Result<Result<OrderId, String>, StoreError> {
-        if let Some((kind, key)) = text.split_once('/').filter(|_| self.rule.name.is_timers())
-            && let Some(timer) = self.store.outbox().timer(kind, key).await?
-        {
-            return Ok(Ok(OrderId::from_database(&timer.id)));
-        }
-        Ok(self.read(text))
+        let timer = timer_named(self.store.as_ref(), text).await?;
+        Ok(timer.map_or_else(|| self.read(text), Ok))
     }
 
     /// Reads an id as somebody has written it.
@@ -252,6 +248,15 @@ impl Explainer {
     }
 }
 
+/// The timer that a text names by its kind and key, as `reminder/1001`, where timers are what this store has.
+///
+/// # Errors
+/// As the database says.
+pub async fn timer_named(store: &dyn Store, text: &str) -> Result<Option<OrderId>, StoreError> {
+    let Some((kind, key)) = text.split_once('/').filter(|_| store.rule().is_timers()) else { return Ok(None) };
+    Ok(store.outbox().timer(kind, key).await?.map(|timer| OrderId::from_database(&timer.id)))
+}
+
 /// Reads the id of an order as somebody has written it.
 ///
 /// # Errors
@@ -259,7 +264,10 @@ impl Explainer {
 pub fn read_id(store: &dyn Store, rule: &Rule, text: &str) -> Result<OrderId, String> {
     // Where their column is a text it takes every text, and nothing else is the id of one.
     if rule.name.is_timers() && Uuid::try_parse(text).is_err() {
-        return Err(format!("{text:?} can't be a timer: its id is a UUID"));
+        return Err(match text.contains('/') {
+            true => format!("there is no timer {text:?}"),
+            false => format!("{text:?} can't be a timer: that is named by its kind and key, as reminder/1001, or by its id, a UUID"),
+        });
     }
     let kind = store.id_kind();
     kind.parse(text.as_bytes()).map_err(|reason| {

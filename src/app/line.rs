@@ -200,7 +200,10 @@ impl Line {
         .expecting(expected);
         worker.spawn(config.close.workers, watchdog, workers);
         let mut spawn = |part: futures::future::BoxFuture<'static, ()>| drop(others.spawn(part.in_current_span()));
-        spawn(Box::pin(pauses.run()));
+        // A shadow closes nothing in any case, and says what would close.
+        if !is_shadow {
+            spawn(Box::pin(pauses.run()));
+        }
         spawn(Box::pin(pacer.run()));
         if let Some(ask) = ask {
             spawn(Box::pin(ask.run(stop.clone())));

@@ -18,6 +18,7 @@ use crate::{
     },
     close::{Bounds, Closed, Closer, Inbox, Looked, Outcome, Requested, Requests, Stats, Why},
     config::Config,
+    explain::timer_named,
     order::{OrderId, Printable},
     outbox::UNDONE,
     store::{Settings, Sharing, Store, StoreError},
@@ -26,7 +27,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The orders' ids.
+    /// The orders' ids; a timer's is its kind and key, as reminder/1001.
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     /// The rule whose orders these are, where an id alone doesn't say which.
@@ -102,25 +103,32 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
         }
     };
     let (mut report, mut unavailable) = (Report::default(), None);
-    let mut named = BTreeMap::new();
-    for id in &arguments.ids {
-        let (id, owners) = owners(&desks, id).await?;
-        named.insert(id, owners);
+    let (mut named, mut unknown) = (BTreeMap::new(), Vec::new());
+    for said in &arguments.ids {
+        match owners(&desks, said).await? {
+            Some((id, owners)) => drop(named.insert(id, Asked::new(said, owners))),
+            None => unknown.push(Printable(said)),
+        }
     }
-    for (id, owners) in &named {
+    for name in &unknown {
+        report.not_found += 1;
+        say(format!("{name}: no such timer"));
+    }
+    for (id, asked) in &named {
+        let Asked { name, owners, .. } = asked;
         match close(owners, id).await {
             Ok(Requested::Waits(why, left)) => {
                 report.waits(why);
-                say(waits(id, why, left));
+                say(waits(name, why, left));
             }
             Ok(Requested::Paused) => {
                 report.paused = true;
-                say(format!("{id}: not looked at, closing is paused; `order-closer status` says why, `order-closer resume` ends that"));
+                say(format!("{name}: not looked at, closing is paused; `order-closer status` says why, `order-closer resume` ends that"));
             }
             Ok(Requested::Looked(one)) => {
                 report.looked(&one);
                 let is_hidden = matches!(one.outcome, Outcome::NotFound) && is_hidden(owners, id).await;
-                say(if is_hidden { format!("{id}: no order to be closed, orders.filter hides its row") } else { describe(&one) });
+                say(if is_hidden { format!("{name}: no order to be closed, orders.filter hides its row") } else { asked.describe(&one) });
             }
             Err(error) => {
                 unavailable = Some(error);
@@ -136,7 +144,10 @@ pub(super) async fn run(config: &Config, arguments: &Arguments) -> CommandResult
     }
     if let Some(error) = unavailable {
         let Failure { exit, message, .. } = error.into();
-        return Err(Failure::new(exit, format!("{} orders were not looked at: {message}", named.len() as u64 - report.seen())));
+        return Err(Failure::new(
+            exit,
+            format!("{} orders were not looked at: {message}", (named.len() + unknown.len()) as u64 - report.seen()),
+        ));
     }
     Ok(if report.is_stuck() { Exit::Unfinished } else { Exit::Done })
 }
@@ -174,14 +185,55 @@ impl Desk {
     }
 }
 
+/// What was asked for, and the rules that may have it.
+struct Asked<'d> {
+    name: String,
+    owners: Vec<&'d Desk>,
+    is_timer: bool,
+}
+
+impl<'d> Asked<'d> {
+    /// A timer goes by the name by which it was asked for.
+    fn new(said: &str, owners: Vec<&'d Desk>) -> Self {
+        let is_timer = owners.iter().all(|desk| desk.store.rule().is_timers());
+        Self { name: Printable(said).to_string(), owners, is_timer }
+    }
+
+    fn describe(&self, Looked { outcome, .. }: &Looked) -> String {
+        let Self { name, is_timer, .. } = self;
+        match outcome {
+            Outcome::Closed(Closed { lateness, .. }) if *is_timer => {
+                format!("{name}: fired, {:.3} s after it was due", lateness.as_secs_f64())
+            }
+            Outcome::Closed(Closed { lateness, .. }) => format!("{name}: closed, {:.3} s after its deadline", lateness.as_secs_f64()),
+            Outcome::Settled { status: Some(state) } if *is_timer => format!("{name}: left as it is, it is {}", Printable(state)),
+            Outcome::Settled { status: Some(status) } => format!("{name}: left as it is, its status is {}", Printable(status)),
+            Outcome::Settled { status: None } => format!("{name}: left as it is, its status is NULL"),
+            Outcome::NotDue { remaining: Some(remaining) } => format!("{name}: not due for another {:.3} s", remaining.as_secs_f64()),
+            Outcome::NotDue { remaining: None } => format!("{name}: has no deadline, and so is never due"),
+            Outcome::Unasked => format!("{name}: due, but its deadline has moved since somebody was asked about it; try again"),
+            Outcome::NotFound => format!("{name}: no such {}", if *is_timer { "timer" } else { "order" }),
+            Outcome::Locked { reason } => format!("{name}: due, but {reason}; try again"),
+            // A command remembers no closure.
+            Outcome::Undone => format!("{name}: {UNDONE}"),
+            Outcome::Rejected { reason, .. } => format!("{name}: due, but its database rejects the closure: {reason}"),
+        }
+    }
+}
+
 /// A table, and the name of its database where databases have names.
 type InDatabase = (Option<String>, String);
 
 /// The rules that may have an order: all of one table, for which of them has it its row says. Ids of other tables are others'.
-async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Desk>), Failure> {
+/// None, where it can only be the name of a timer, and there is none of that name.
+async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<Option<(OrderId, Vec<&'d Desk>)>, Failure> {
     let (mut all, mut unread) = (Vec::new(), None);
     for desk in desks {
-        match order_id(&desk.config, desk.store.as_ref(), id) {
+        let read = match timer_named(desk.store.as_ref(), id).await? {
+            Some(timer) => Ok(timer),
+            None => order_id(&desk.config, desk.store.as_ref(), id),
+        };
+        match read {
             Ok(id) => all.push((desk, id)),
             // What the orders' own column takes says more than what timers' does, which come last.
             Err(failure) => unread = unread.or(Some(failure)),
@@ -215,8 +267,9 @@ async fn owners<'d>(desks: &'d [Desk], id: &str) -> Result<(OrderId, Vec<&'d Des
     match (tables.into_values().next(), unread) {
         (Some(desks), _) => {
             let id = desks[0].1.clone();
-            Ok((id, desks.into_iter().map(|(desk, _)| desk).collect()))
+            Ok(Some((id, desks.into_iter().map(|(desk, _)| desk).collect())))
         }
+        (None, _) if id.contains('/') && desks.iter().any(|desk| desk.store.rule().is_timers()) => Ok(None),
         (None, Some(failure)) => Err(failure),
         (None, None) => Err(Failure::new(Exit::Usage, "there is no rule")),
     }
@@ -252,31 +305,14 @@ async fn is_hidden(desks: &[&Desk], id: &OrderId) -> bool {
 }
 
 /// What to say of an order that is not closed though it is due.
-fn waits(id: &OrderId, why: Why, time: Duration) -> String {
+fn waits(name: &str, why: Why, time: Duration) -> String {
     let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
     match why {
-        Why::Disputed => format!("{id}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)"),
-        Why::Paid => format!("{id}: due by its row, but it is paid, says whoever was asked (close.ask)"),
-        Why::Later => format!("{id}: due, but whoever was asked wants to be asked again in {time} (close.ask)"),
+        Why::Disputed => format!("{name}: due by its row, but its key is to expire in {time}, and it waits for that (orders.disputed)"),
+        Why::Paid => format!("{name}: due by its row, but it is paid, says whoever was asked (close.ask)"),
+        Why::Later => format!("{name}: due, but whoever was asked wants to be asked again in {time} (close.ask)"),
         Why::Asked | Why::Unanswered | Why::Elsewhere => {
-            format!("{id}: due, but whoever was asked has not answered (close.ask; --without-asking closes it all the same)")
+            format!("{name}: due, but whoever was asked has not answered (close.ask; --without-asking closes it all the same)")
         }
-    }
-}
-
-fn describe(Looked { pending, outcome }: &Looked) -> String {
-    let id = &pending.id;
-    match outcome {
-        Outcome::Closed(Closed { lateness, .. }) => format!("{id}: closed, {:.3} s after its deadline", lateness.as_secs_f64()),
-        Outcome::Settled { status: Some(status) } => format!("{id}: left as it is, its status is {}", Printable(status)),
-        Outcome::Settled { status: None } => format!("{id}: left as it is, its status is NULL"),
-        Outcome::NotDue { remaining: Some(remaining) } => format!("{id}: not due for another {:.3} s", remaining.as_secs_f64()),
-        Outcome::NotDue { remaining: None } => format!("{id}: has no deadline, and so is never due"),
-        Outcome::Unasked => format!("{id}: due, but its deadline has moved since somebody was asked about it; try again"),
-        Outcome::NotFound => format!("{id}: no such order"),
-        Outcome::Locked { reason } => format!("{id}: due, but {reason}; try again"),
-        // A command remembers no closure.
-        Outcome::Undone => format!("{id}: {UNDONE}"),
-        Outcome::Rejected { reason, .. } => format!("{id}: due, but its database rejects the closure: {reason}"),
     }
 }

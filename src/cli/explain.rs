@@ -31,6 +31,8 @@ pub(super) async fn run(config: &Config, id: &str, rule: Option<&str>, as_json: 
         }
         match explained(config, id).await {
             Ok(Ok(explanation)) => all.push(explanation),
+            // Timers come last, and only theirs have names such as reminder/1001.
+            Ok(Err(reason)) if config.which.name.is_timers() && id.contains('/') => unreadable = Some(reason),
             Ok(Err(reason)) => unreadable = unreadable.or(Some(reason)),
             // Another shard may have it.
             Err(failure) => left_out.add(&config.which, failure)?,

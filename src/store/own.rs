@@ -311,6 +311,16 @@ impl Outbox {
         self.version >= WITH_TARGETS
     }
 
+    /// The tables as they are by now: they may have been made or upgraded since the store was opened.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    pub(crate) async fn by_now(&self) -> Result<Self> {
+        let mut link = self.backend.read().await?;
+        let version = version(link.as_mut(), &self.words).await?;
+        Ok(Self { version, ..self.clone() })
+    }
+
     /// Whether the tables were there when the store was opened, with all that events and dead letters need.
     #[must_use]
     pub fn is_ready(&self) -> bool {

@@ -1,10 +1,11 @@
 //! Reads whether closing is paused, again and again, and opens or shuts the gate.
 //!
-//! Before the first answer the gate is shut; while there is none, the last one counts.
+//! Before the first answer the gate is shut; while there is none, the last one counts. Where our tables can't hold a pause it is open until
+//! they are made or upgraded: whoever wants a pause makes them just then, and the daemons run.
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,11 +19,14 @@ use crate::{
     close::{Gate, Passage, Reminder},
     metric,
     outbox::{LatestPauses, Pause},
-    store::{Store, StoreError},
+    store::{Outbox, Store, StoreError},
 };
 
 /// How often; every daemon honours a pause within a second.
 const EVERY: Duration = Duration::from_millis(400);
+
+/// How often it is asked whether there are tables now; pauses are read at once then.
+const LOOKING: Duration = Duration::from_millis(800);
 
 /// Reads pauses.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub struct PauseWatch {
     pub stop: CancellationToken,
     /// What other rules of the table have read.
     latest: Arc<LatestPauses>,
+    /// Our tables, once they hold pauses.
+    tables: OnceLock<Outbox>,
     /// Whether pauses have been read.
     known: AtomicBool,
     /// When it was said that they can't be.
@@ -42,7 +48,7 @@ pub struct PauseWatch {
 }
 
 impl PauseWatch {
-    /// A gate, and whoever opens and shuts it: open for good where our tables can't hold a pause.
+    /// A gate, and whoever opens and shuts it: open at first where our tables can't hold a pause.
     #[must_use]
     pub fn of(store: &Arc<dyn Store>, stop: &CancellationToken) -> Self {
         let passage = if store.outbox().has_pauses() { Passage::Shut(None) } else { Passage::Open };
@@ -51,6 +57,7 @@ impl PauseWatch {
             gate: Arc::new(Gate::new(passage)),
             stop: stop.clone(),
             latest: Arc::default(),
+            tables: OnceLock::new(),
             known: AtomicBool::new(false),
             denied: Mutex::default(),
         }
@@ -64,9 +71,6 @@ impl PauseWatch {
 
     /// Reads again and again.
     pub async fn run(self) {
-        if !self.store.outbox().has_pauses() {
-            return self.stop.cancelled().await;
-        }
         self.stop.run_until_cancelled(self.read_again_and_again()).await;
     }
 
@@ -81,7 +85,7 @@ impl PauseWatch {
                 // Whoever closes orders says that the database is away.
                 Err(error) => debug!(%error, "whether closing is paused could not be read, and is as it was"),
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(if self.tables.get().is_some() { EVERY } else { LOOKING }).await;
         }
     }
 
@@ -91,7 +95,8 @@ impl PauseWatch {
     /// # Errors
     /// As the database says, sorted; the gate is as it was.
     pub async fn read(&self) -> Result<Option<Pause>, StoreError> {
-        let pause = match self.store.outbox().latest_pause_of_rule(&self.latest).await {
+        let Some(tables) = self.tables().await? else { return Ok(None) };
+        let pause = match tables.latest_pause_of_rule(&self.latest).await {
             Err(StoreError::Rejected(reason)) => {
                 if !self.known.load(Ordering::Acquire) {
                     self.gate.set(Passage::Open);
@@ -113,6 +118,28 @@ impl PauseWatch {
         self.gate.set(passage);
         metric::PAUSED.set(f64::from(u8::from(self.gate.is_shut())), &[self.store.rule().label()]);
         Ok(pause)
+    }
+
+    /// Our tables, if they hold pauses by now.
+    async fn tables(&self) -> Result<Option<&Outbox>, StoreError> {
+        if let Some(known) = self.tables.get() {
+            return Ok(Some(known));
+        }
+        let opened = self.store.outbox();
+        if opened.has_pauses() {
+            return Ok(Some(self.tables.get_or_init(|| opened.clone())));
+        }
+        let now = match opened.by_now().await {
+            Ok(now) => now,
+            // They are there, and not for this user.
+            Err(StoreError::Rejected(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if !now.has_pauses() {
+            return Ok(None);
+        }
+        info!("the tables order_closer_* are there now: pauses are honoured at once, and all else that needs them after a restart");
+        Ok(Some(self.tables.get_or_init(|| now)))
     }
 }
 

@@ -141,3 +141,49 @@ async fn an_order_that_the_filter_hides_is_said_to_be_there() {
     assert_eq!(lines[1..], ["2: no order to be closed, orders.filter hides its row", "3: no such order"]);
     shop.assert_outcome_except(&[2]).await;
 }
+
+/// As `explain` takes it: fired if it is due, as the daemon would, and said in a timer's words.
+#[tokio::test]
+async fn a_timer_by_its_name() {
+    for kind in Kind::ALL {
+        let shop = Shop::open(kind).await;
+        shop.orders_due_in(1..=2, -1_000).await;
+        let settings = shop.settings().set("redis.url", format!("redis://127.0.0.1:{}", ports::free())).add(
+            "[timers]\nenabled = true\n[[timers.webhooks]]\nname = 'till'\nurl = 'http://127.0.0.1:1'\n\
+             secrets = ['whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3']",
+        );
+        order_closer(&settings, &["migrate"]).await.expect_code(0);
+        let now = shop.clock().await * 1_000;
+        let key = if kind == Kind::MariaDb { "`key`" } else { "key" };
+        for (number, due, state) in [(1, now - 1_000_000, "armed"), (2, now + 3_600_000_000, "armed"), (3, now - 1_000_000, "cancelled")] {
+            let insert = format!("INSERT INTO order_closer_timers (kind, {key}, due_at, target, state)");
+            shop.database.execute(&format!("{insert} VALUES ('reminder', '{number}', {due}, 'till', '{state}')")).await;
+        }
+        let closed = order_closer(&settings, &["close", "reminder/1", "reminder/2", "1", "reminder/3", "reminder/77"]).await.expect_code(0);
+        let line = |begins: &str| {
+            let found = closed.stdout.lines().filter(|line| line.starts_with(begins)).count();
+            assert_eq!(found, 1, "{kind:?}, {begins}: {closed:#?}");
+        };
+        line("reminder/1: fired, 1");
+        line("reminder/2: not due for another 3");
+        line("reminder/3: left as it is, it is cancelled");
+        line("reminder/77: no such timer");
+        line("1: closed, 1");
+        let told = "SELECT count(*) FROM order_closer_deliveries WHERE target = 'till'";
+        assert_eq!(shop.database.number(told).await, 1, "{kind:?}");
+
+        let alone = settings.clone().set("orders.table", "none");
+        let again = order_closer(&alone, &["close", "reminder/1", "--json"]).await.expect_code(0).json();
+        assert_eq!(again["settled"], 1, "{again}");
+        let refused = order_closer(&alone, &["close", "abc"]).await.expect_code(64);
+        assert!(refused.stderr.contains("\"abc\" can't be a timer: that is named by its kind and key"), "{refused:#?}");
+        for settings in [&settings, &alone] {
+            let refused = order_closer(settings, &["explain", "reminder/77"]).await.expect_code(64);
+            assert!(refused.stderr.contains("there is no timer \"reminder/77\""), "{refused:#?}");
+        }
+        // Without timers it is a wrong id.
+        let refused = order_closer(&shop.settings(), &["close", "2", "reminder/1"]).await.expect_code(64);
+        assert!(refused.stderr.contains("can't be an order of orders") && refused.stdout.is_empty(), "{refused:#?}");
+        shop.assert_outcome_except(&[2]).await;
+    }
+}

@@ -126,6 +126,8 @@ async fn database_urls_of_other_programs_are_told_what_to_write() {
         ("mysql://u:tell-nobody@h/shop?serverTimezone=Asia/Shanghai", "this URL has serverTimezone, which is a setting of its own here: "),
         ("mysql://u:tell-nobody@h/shop?parseTime=true&loc=Local", "write the zone as database.time_zone"),
         ("postgres://u:tell-nobody@h/shop?TimeZone=Asia/Shanghai", "write the zone as database.time_zone"),
+        ("mysql://u:tell-nobody@h/shop?charset=utf8", "this URL has charset, which is always utf8mb4 here"),
+        ("mysql://u:tell-nobody@h1,h2/shop?charset=latin1", "take it out of the URL"),
         ("postgresql://u:tell-nobody@h/shop?schema=public", "this URL has schema, as Prisma writes it: take it out of the URL"),
         (
             "postgresql://u:tell-nobody@h/shop?sslmode=require&channel_binding=require",
@@ -135,6 +137,8 @@ async fn database_urls_of_other_programs_are_told_what_to_write() {
         let said = refusal(&format!("[database]\nurl = '{url}'"), &[]).await;
         assert!(said.contains(expected) && said.lines().count() == 1, "{url}: {said}");
     }
+    let same = Settings::new().set("database.url", "mysql://h/shop?charset=UTF8MB4");
+    OneShot::with(&same, &["config"]).run().await.expect_code(0);
     // What stands before the colon may be somebody's name.
     let said = refusal("[database]\nurl = 'tell-nobody:pw@tcp(h:3306)/shop'", &[]).await;
     assert_eq!(said, "order-closer: database.url: a database URL begins with sqlite://, postgres:// or mysql:// (set in FILE)\n");

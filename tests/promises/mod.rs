@@ -94,6 +94,8 @@ mod timer_targets;
 mod timers;
 /// Several daemons and reconciles at once.
 mod together;
+/// From the first edition to this one and back, with both programs.
+mod upgrades;
 /// Daemons of other versions beside this one.
 mod versions;
 /// Receivers of events that fail in every way.

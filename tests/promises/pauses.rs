@@ -9,6 +9,7 @@ use crate::support::{Kind, Redis, Shop, daemon::order_closer, shop::UNPAID, wait
 
 on_each_database! {
     nobody_closes_while_it_lasts
+    a_daemon_older_than_the_tables_honours_it
 }
 
 async fn nobody_closes_while_it_lasts(kind: Kind) {
@@ -52,6 +53,30 @@ async fn nobody_closes_while_it_lasts(kind: Kind) {
     let lines = order_closer(&settings, &["events"]).await.expect_code(0).stdout;
     let pause = lines.lines().find(|line| line.contains("  pause  ")).unwrap_or_else(|| panic!("{lines}"));
     assert!(pause.contains("the provider is down") && !pause.contains("closed"), "{pause}");
+}
+
+/// Whoever wants a pause may have to make the tables first, while daemons run.
+async fn a_daemon_older_than_the_tables_honours_it(kind: Kind) {
+    let redis = Redis::start();
+    let shop = Shop::open(kind).await;
+    let settings = shop.settings_with(&redis).set("log.summary", "500ms").set("sweep.every", "100ms");
+    let daemon = listening(&settings).await;
+    shop.orders_due_in([1], -1_000).await;
+    shop.until_all_settled().await;
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    order_closer(&settings, &["pause", "--reason", "the provider is down"]).await.expect_code(0);
+    daemon.until_logged("closing is paused").await;
+    shop.orders_due_in(2..=20, -1_000).await;
+    redis.publish_expired(0, b"order_2");
+    let summaries = || daemon.said("summary").len();
+    let said = summaries();
+    wait::until("it has had the time to close them", async || summaries() >= said + 3).await;
+    assert_eq!(shop.closed().await, 1);
+    order_closer(&settings, &["resume"]).await.expect_code(0);
+    shop.until_all_settled().await;
+    daemon.stop().await;
+    assert_eq!(daemon.logged("order_closer_* are there now"), 1, "{:#?}", daemon.lines());
+    shop.assert_outcome().await;
 }
 
 #[tokio::test]

@@ -42,8 +42,14 @@ impl Daemon {
     /// The same after a change of the command: another working directory, other environment variables, options, a file for its output.
     #[must_use]
     pub fn started(settings: &Settings, change: impl FnOnce(&mut Command)) -> Self {
+        Self::of_program(Path::new(PROGRAM), settings, change)
+    }
+
+    /// The same of another version's program.
+    #[must_use]
+    pub fn of_program(program: &Path, settings: &Settings, change: impl FnOnce(&mut Command)) -> Self {
         let folder = process::folder();
-        let mut command = command(settings, folder.path(), &["run"]);
+        let mut command = command(program, settings, folder.path(), &["run"]);
         command.stdout(Stdio::null());
         change(&mut command);
         command.stderr(Stdio::piped());
@@ -258,9 +264,9 @@ fn config_file(folder: &Path) -> PathBuf {
     folder.join("order-closer.toml")
 }
 
-fn command(settings: &Settings, folder: &Path, arguments: &[&str]) -> Command {
+fn command(program: &Path, settings: &Settings, folder: &Path, arguments: &[&str]) -> Command {
     settings.write(&config_file(folder));
-    let mut command = process::mortal(PROGRAM);
+    let mut command = process::mortal(program);
     command.arg("--config").arg(config_file(folder)).args(arguments).current_dir(folder);
     without_foreign_settings(&mut command);
     command

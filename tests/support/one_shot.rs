@@ -17,6 +17,7 @@ use super::{
 /// A command that runs to its end, such as `reconcile --json`.
 #[derive(Debug)]
 pub struct OneShot {
+    program: PathBuf,
     folder: TempDir,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
@@ -30,7 +31,14 @@ impl OneShot {
     #[must_use]
     pub fn new(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(OsString::from).collect();
-        Self { folder: process::folder(), arguments, environment: Vec::new(), terminal: None, shell: None }
+        Self { program: PROGRAM.into(), folder: process::folder(), arguments, environment: Vec::new(), terminal: None, shell: None }
+    }
+
+    /// The same by another version's program.
+    #[must_use]
+    pub fn of_program(mut self, program: &Path) -> Self {
+        self.program = program.into();
+        self
     }
 
     /// One with these settings in a configuration file.
@@ -104,17 +112,18 @@ impl OneShot {
 
     /// The command that would be run, for whoever wants to speak with it.
     pub fn command(&self) -> tokio::process::Command {
+        let program = self.program.display();
         let mut command = if let Some(columns) = self.terminal {
-            let line = format!("stty cols {columns} rows 40; exec '{PROGRAM}' {}", self.words());
+            let line = format!("stty cols {columns} rows 40; exec '{program}' {}", self.words());
             let mut command = process::mortal("script");
             command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
             command
         } else if let Some(line) = &self.shell {
             let mut command = process::mortal("bash");
-            command.args(["-c", &format!("order-closer() {{ '{PROGRAM}' {} \"$@\"; }}\n{line}", self.words())]);
+            command.args(["-c", &format!("order-closer() {{ '{program}' {} \"$@\"; }}\n{line}", self.words())]);
             command
         } else {
-            let mut command = process::mortal(PROGRAM);
+            let mut command = process::mortal(&self.program);
             command.args(&self.arguments);
             command
         };

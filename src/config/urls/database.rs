@@ -158,6 +158,7 @@ impl TryFrom<String> for DatabaseUrl {
             let parsed = parsed(&one).map_err(|what| wrong(&what))?;
             no_zone(parameters, &parsed)?;
             no_others(parameters, &parsed)?;
+            no_other_charset(&parsed)?;
             only(parameters, &parsed).and_then(|()| tls_mode(&parsed)).map_err(|what| wrong(&what))?;
         }
         Ok(url)
@@ -246,6 +247,14 @@ fn no_others(known: &[&str], url: &Url) -> Result<(), String> {
         Some(other) => Err(format!("this URL has {other}, which means something to another client: take it out of the URL")),
         None => Ok(()),
     }
+}
+
+/// Ids are compared byte by byte with what is bound, as UTF-8: any other character set would be passed over.
+fn no_other_charset(url: &Url) -> Result<(), String> {
+    if url.query_pairs().all(|(name, value)| name != "charset" || value.eq_ignore_ascii_case("utf8mb4")) {
+        return Ok(());
+    }
+    Err("this URL has charset, which is always utf8mb4 here, whatever that of the tables is: take it out of the URL".into())
 }
 
 /// SQLite's URLs name a file, and have their parameters.
