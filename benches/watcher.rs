@@ -33,9 +33,7 @@ pub struct Watcher {
 impl Watcher {
     /// Watches whatever comes to answer at an address that is free now.
     pub fn start() -> Self {
-        // Fails when there is one already, and any will do.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = Client::builder().no_proxy().tls_certs_only([]).build().expect("a client");
+        let client = client();
         let address = format!("127.0.0.1:{}", ports::free());
         let (scrapes, heard) = <(Arc<AtomicU64>, Arc<AtomicU64>)>::default();
         let scraping = tokio::spawn(again_and_again(client.clone(), format!("http://{address}/metrics"), Arc::clone(&scrapes)));
@@ -45,7 +43,7 @@ impl Watcher {
 
     /// The settings of a daemon that it watches.
     pub fn watched(&self, settings: Settings) -> Settings {
-        settings.set("http.listen", self.address.as_str()).set("http.token", TOKEN)
+        listening(settings, &self.address)
     }
 
     /// How often metrics were scraped, and how many pieces of the page's stream were heard.
@@ -65,4 +63,41 @@ async fn again_and_again(client: Client, url: String, pieces: Arc<AtomicU64>) {
             pieces.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The counts of one daemon, which are asked for once.
+#[derive(Debug)]
+pub struct Counts {
+    address: String,
+}
+
+impl Counts {
+    /// Of a daemon that is to be started.
+    pub fn at_a_free_address() -> Self {
+        Self { address: format!("127.0.0.1:{}", ports::free()) }
+    }
+
+    /// The settings of that daemon.
+    pub fn of(&self, settings: Settings) -> Settings {
+        listening(settings, &self.address)
+    }
+
+    /// What a counter has come to, all its labels together.
+    pub async fn total(&self, name: &str) -> u64 {
+        let url = format!("http://{}/metrics", self.address);
+        let answer = client().get(url).bearer_auth(TOKEN).send().await.and_then(Response::error_for_status).expect("it answers");
+        let text = answer.text().await.expect("text");
+        let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        samples.map(|line| line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()).expect("a count")).sum()
+    }
+}
+
+fn client() -> Client {
+    // Fails when there is one already, and any will do.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    Client::builder().no_proxy().tls_certs_only([]).build().expect("a client")
+}
+
+fn listening(settings: Settings, address: &str) -> Settings {
+    settings.set("http.listen", address).set("http.token", TOKEN)
 }

@@ -25,19 +25,20 @@ mod shards;
 mod targets;
 mod top;
 
-use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use crate::{
     app::RunError,
     config::{Config, Rule, RuleName, Span, Which, load},
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
-    redis::{Commands, RedisError},
+    redis::{Commands, PATIENCE, RedisError},
     store::{self, OpenError, Store, StoreError},
     trigger::Witness,
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
 use output::{complain, print};
+use tokio::time::{Instant, timeout};
 
 /// Closes unpaid orders at their payment deadline: on time, once, and never a paid one.
 #[derive(Debug, Parser)]
@@ -307,10 +308,20 @@ fn dispatch(arguments: Arguments) -> CommandResult {
     }
 }
 
-/// The second witness of deadlines, for a command: there is none without Redis.
-async fn witness(config: &Config, store: &Arc<dyn Store>) -> Option<Arc<Witness>> {
-    match Commands::connect(&config.redis).await {
-        Ok(commands) => Witness::of(config, store, &commands),
+/// How long Redis may take: half of the time that a command has left, so that orders close without it.
+fn patience(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(PATIENCE, |deadline| PATIENCE.min(deadline.saturating_duration_since(Instant::now()) / 2))
+}
+
+/// The second witness of deadlines, for a command that has to be done by then: there is none without Redis.
+async fn witness(config: &Config, store: &Arc<dyn Store>, deadline: Option<Instant>) -> Option<Arc<Witness>> {
+    let limit = patience(deadline);
+    match timeout(limit, Commands::connect(&config.redis)).await.unwrap_or_else(|_| Err(RedisError::timed_out(limit))) {
+        Ok(commands) => {
+            let witness = Witness::of(config, store, &commands)?;
+            witness.be_patient_for(patience(deadline));
+            Some(witness)
+        }
         Err(error) => {
             tracing::debug!(%error, "Redis can't be reached, and rows decide alone");
             None

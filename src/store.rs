@@ -9,6 +9,7 @@
 mod catalogue;
 mod close_sql;
 mod connections;
+mod cut_off;
 mod dialect;
 mod driver;
 mod error;
@@ -288,8 +289,8 @@ pub struct Limits {
     pub wait: LockWait,
     /// How long, unless it waits patiently, where the database counts so finely.
     pub lock: Duration,
-    /// How long each may take at all before that counts as a lock, unless it waits patiently: for MariaDB, which waits for
-    /// locks by whole seconds.
+    /// How long each may take at all before that counts as a lock, unless it waits patiently: for MariaDB and MySQL, which wait
+    /// for locks by whole seconds.
     pub statement: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! Something is broken: do the orders that need nothing of it close on time?
 
 mod beside;
+mod crowd;
 mod scene;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::{
     table::{Table, grouped},
 };
 use beside::Nuisance;
+use crowd::{Crowd, ROUNDS, Team};
 use scene::Scene;
 
 /// How many orders fall due in a second.
@@ -31,6 +33,8 @@ const HELD: [u32; 3] = [1, 20, 200];
 pub struct Trouble {
     window_s: f64,
     cases: Vec<Case>,
+    #[serde(default)]
+    crowds: Vec<Crowd>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -137,9 +141,14 @@ pub async fn run(options: &Options, progress: &Progress) -> Trouble {
         .iter()
         .flat_map(|&database| Cause::all(database).into_iter().map(move |(cause, per_second)| (database, cause, per_second)))
         .collect();
-    progress.begin("trouble", causes.len());
+    let crowded: Vec<Base> = options.databases.iter().copied().filter(|database| *database != Base::Sqlite).collect();
+    let rounds = options.rounds.max(ROUNDS);
+    progress.begin("trouble", causes.len() + crowded.len() * Team::ALL.len() * rounds as usize);
     let window = Millis::from(options.seconds) * 500;
-    let mut trouble = Trouble { window_s: window as f64 / 1_000.0, cases: Vec::new() };
+    let mut trouble = Trouble { window_s: window as f64 / 1_000.0, cases: Vec::new(), crowds: Vec::new() };
+    for database in crowded {
+        trouble.crowds.extend(crowds(database, rounds, window, progress).await);
+    }
     let mut scene: Option<(Base, Scene)> = None;
     for (database, cause, per_second) in causes {
         progress.step(&format!("{}, {per_second} orders/s, trouble: {cause}", database.name()));
@@ -154,6 +163,21 @@ pub async fn run(options: &Options, progress: &Progress) -> Trouble {
         trouble.cases.push(Case { database, cause, per_second, lateness, others_closed_after_s });
     }
     trouble
+}
+
+/// Each team closes a crowd in each round.
+async fn crowds(database: Base, rounds: u32, window: Millis, progress: &Progress) -> Vec<Crowd> {
+    let mut scene = Scene::open(database, window).await;
+    let mut crowds = Team::ALL.map(|team| Crowd { database, team, turns: Vec::new() });
+    for _ in 0..rounds {
+        for crowd in &mut crowds {
+            progress.step(&format!("{}, a crowd of one article, {}", database.name(), crowd.team));
+            let turn = scene.crowd(crowd.team).await;
+            progress.result(&turn.to_string());
+            crowd.turns.push(turn);
+        }
+    }
+    crowds.into()
 }
 
 impl Case {
@@ -195,7 +219,11 @@ impl Figures for Trouble {
         Stale statistics know 20 unpaid orders where there are 200,000, in a column of text. Others are the orders that were in trouble, from its \
         end until the last of them is closed. Lateness is the time of the commit, as PostgreSQL recorded it; on MariaDB and SQLite it is the time in \
         the statement that closes the order, which is a flush to disk earlier. SQLite has no rows to hold and no server to kill. \
-        What is wrong with Redis, another instance or the log is wrong before the first of these orders falls due, and until the last.";
+        What is wrong with Redis, another instance or the log is wrong before the first of these orders falls due, and until the last. \
+        A crowd of one article is due at one instant, while a checkout changes the article's stock 50 times a second; its rate is that from the \
+        deadline to the last commit, medians of all turns. Tried alone are those of its orders that the daemon took for held ones, at worst. Others are \
+        orders of other articles that fall due with the crowd and for some seconds after it: how long after its end the last of them was \
+        closed, or after its own deadline.";
 
     fn tables(&self) -> Vec<Table> {
         let mut table =
@@ -215,11 +243,12 @@ impl Figures for Trouble {
                 case.others_closed_after_s.map_or_else(String::new, |seconds| format!("{seconds:.2} s")),
             ]);
         }
-        vec![table]
+        vec![table, crowd::table(&self.crowds)]
     }
 
     fn goals(&self) -> Vec<Goal> {
-        self.cases.iter().flat_map(Case::goals).collect()
+        let crowds = self.crowds.iter().flat_map(|crowd| crowd.goals(&self.crowds));
+        self.cases.iter().flat_map(Case::goals).chain(crowds).collect()
     }
 
     fn plot(&self, folder: &Path) -> (&'static str, &'static str) {

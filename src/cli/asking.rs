@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
@@ -19,6 +20,8 @@ pub(super) struct Means<'m> {
     pub(super) bounds: &'m Arc<Bounds>,
     pub(super) gate: &'m Arc<Gate>,
     pub(super) stats: &'m Arc<Stats>,
+    /// When it has to be done.
+    pub(super) deadline: Option<Instant>,
 }
 
 /// What orders have to pass, and whoever asks about them meanwhile.
@@ -26,7 +29,7 @@ pub(super) type Passing = (Arc<dyn Clearance>, Option<AbortOnDropHandle<()>>);
 
 /// As the configuration has it; `asks` unless the command was told to close without.
 pub(super) async fn clearance(config: &Config, means: Means<'_>, asks: bool) -> Result<Passing, Failure> {
-    let passed = Clearances::default().and(witness(config, means.store).await);
+    let passed = Clearances::default().and(witness(config, means.store, means.deadline).await);
     let Some(settings) = &config.close.ask else { return Ok((Arc::new(passed), None)) };
     if !asks {
         return Ok((Arc::new(passed.and(Some(Arc::new(WithoutAsking)))), None));

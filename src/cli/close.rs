@@ -177,7 +177,7 @@ impl Desk {
         let pauses = PauseWatch::of(&store, &CancellationToken::new());
         pauses.read().await?;
         let (inbox, stats) = (Arc::new(Inbox::new(config.close.inbox, config.close.retry.clone())), Arc::new(Stats::default()));
-        let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats };
+        let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats, deadline: None };
         let (clearance, asking) = asking::clearance(&config, means, asks).await?;
         let closer = Closer::within(Arc::clone(&store), bounds);
         let requests = Requests::new(pauses.gate, closer, clearance, stats, watch::Sender::new(()));

@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use futures::future::join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use pass::Pass;
@@ -24,13 +24,14 @@ use crate::{
         asking::{self, Means},
         complain,
         left_out::LeftOut,
-        print,
+        patience, print,
         shards::sharings,
         some_rules, worst,
     },
     close::{Bounds, Clearance, Clearances, Inbox, Lateness, Stats, Why},
     config::{Config, Oldest, Retry, RuleName, Span, Which},
     order::Printable,
+    redis::RedisError,
     store::{self, Settings, Sharing, Store, Window},
     trigger::{PauseWatch, accept_clock, compare_clocks, left_alone, since},
 };
@@ -160,7 +161,9 @@ async fn pass_over(
     let bounds = Arc::new(Bounds::new(oldest));
     let mut ahead = None;
     if arguments.accept_clock {
-        if let Err(error) = accept_clock(store.as_ref(), &config.redis).await {
+        let limit = patience(deadline);
+        let accepted = timeout(limit, accept_clock(store.as_ref(), &config.redis)).await;
+        if let Err(error) = accepted.unwrap_or_else(|_| Err(RedisError::timed_out(limit))) {
             complain(&format!("daemons can't be told that the database's clock is right, and have to be started anew: {error}"));
         }
     } else {
@@ -173,7 +176,7 @@ async fn pass_over(
     // Each order is tried once, save those that another transaction holds.
     let retry = Retry { attempts: u32::MAX, initial: Span::from_secs(3_600), max: Span::from_secs(3_600) };
     let (inbox, stats) = (Arc::new(Inbox::new(config.close.inbox, retry)), Arc::new(Stats::default()));
-    let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats };
+    let means = Means { store: &store, inbox: &inbox, bounds: &bounds, gate: &pauses.gate, stats: &stats, deadline };
     let (clearance, _asking) = match arguments.dry_run {
         true => (Arc::new(Clearances::default()) as Arc<dyn Clearance>, None),
         false => asking::clearance(config, means, true).await?,

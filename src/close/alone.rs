@@ -4,7 +4,8 @@
 //! - *Held*: another transaction holds the order's row, or one that its closure needs. Tried again after 20 ms, since most
 //!   transactions end at once, and then every 0.25 to 1 s; as soon as one of them closes, all are,
 //!   in groups, since then they are mostly held no longer. Each waits for locks
-//!   briefly at every fourth try, and at every eighth patiently, one order at a time.
+//!   briefly at every fourth try, and at every eighth patiently, one order in five seconds: whatever it has locked before is held
+//!   meanwhile, and those who were found held by that are tried at once when it ends.
 //! - *Rejected*: the database refuses the closure. Each rests ever longer between its tries, or, while
 //!   [`crate::close::trouble`] clears them of the blame, until one after the other is tried.
 
@@ -30,6 +31,9 @@ const HELD_COST: Duration = Duration::from_millis(3);
 /// A held order waits for its locks at the first of so many tries, briefly, and at the last of so many, patiently.
 const BRIEF_TRY: u32 = 4;
 const PATIENT_TRY: u32 = 8;
+
+/// How soon after one that waited in vain another order waits patiently.
+const PATIENT_EVERY: Duration = Duration::from_secs(5);
 
 /// So many of them are tried together when one of them has closed.
 const HOPEFUL: usize = 50;
@@ -92,6 +96,9 @@ pub(super) struct Alone {
     in_hand: BTreeMap<OrderId, Waiting>,
     number: u64,
     turn: u32,
+    /// The order that waits patiently, and when one began to that did so in vain, or does so still.
+    patient: Option<OrderId>,
+    patient_at: Option<Instant>,
     /// When an order turned out to be held last.
     held_at: Option<Instant>,
 }
@@ -169,7 +176,7 @@ impl Alone {
         }
         self.first_held().filter(|at| *at <= now)?;
         let (_, waiting) = self.held.pop_first()?;
-        Some(self.hand_out(waiting))
+        Some(self.hand_out(waiting, now))
     }
 
     fn next_rejected(&mut self, trouble: &mut Trouble, now: Instant) -> Option<Next> {
@@ -180,11 +187,12 @@ impl Alone {
             (counted, _) => counted.is_some(),
         };
         let (_, waiting) = if is_counted { &mut self.rejected } else { &mut self.uncounted }.pop_first()?;
-        Some(self.hand_out(waiting))
+        Some(self.hand_out(waiting, now))
     }
 
-    fn hand_out(&mut self, waiting: Waiting) -> Next {
-        let wait = if waiting.is_patient() && !self.in_hand.values().any(Waiting::is_patient) {
+    fn hand_out(&mut self, waiting: Waiting, now: Instant) -> Next {
+        let wait = if waiting.is_patient() && self.patient_at.is_none_or(|at| now - at >= PATIENT_EVERY) {
+            (self.patient, self.patient_at) = (Some(waiting.pending.id.clone()), Some(now));
             LockWait::Patiently
         } else if waiting.tries % BRIEF_TRY == 1 {
             LockWait::Briefly
@@ -213,6 +221,12 @@ impl Alone {
             let many = HELD_COST.saturating_mul(u32::try_from(self.held()).unwrap_or(u32::MAX));
             (HELD_PAUSE + many).min(LONGEST_HELD_PAUSE).mul_f64(1.0 + 0.3 * fastrand::f64())
         };
+        if self.patient.take_if(|id| *id == pending.id).is_some()
+            && let Some(at) = self.patient_at
+        {
+            let found = self.held.extract_if(.., |_, waiting| waiting.since >= at);
+            self.hopeful.extend(found.map(|(_, waiting)| waiting));
+        }
         let (since, tries) = before.map_or((now, 1), |before| (before.since, before.tries.saturating_add(1)));
         self.held_at = Some(now);
         let key = self.key(now + pause);
@@ -221,6 +235,7 @@ impl Alone {
 
     /// A held order has closed: who held it may have held the others.
     pub(super) fn hope(&mut self) {
+        self.patient_at = None;
         self.hopeful.extend(std::mem::take(&mut self.held).into_values());
     }
 

@@ -16,8 +16,9 @@
 //!   falls due; what exceeds the limit is dropped. The lane `alone` has workers of its own and is in nobody's way.
 //! - When full of facts it refuses an order and asks for a sweep: nothing is lost, because the row is still there.
 //! - An order about which somebody is to be asked first, or that is to wait, is in no batch meanwhile: [`crate::close::Clearance`].
-//! - Everything that it remembers has an end by the clock: settled orders a minute, orders given up a day. Held and
-//!   rejected orders are tried again until the database says that they are settled.
+//! - Everything that it remembers has an end by the clock: settled orders a minute, orders given up a day, and those whose closure
+//!   was undone a day after they were found so the last time. Held and rejected orders are tried again until the database says
+//!   that they are settled.
 
 mod asking;
 mod look;

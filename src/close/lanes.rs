@@ -70,7 +70,8 @@ pub(super) enum Stage {
     Waits(Place),
     /// Since when, and when a closed one fell due whose notification has not come yet.
     Settled(Instant, Option<Instant>),
-    /// Since when, and the deadline for which it was closed where that was undone: another one closes it.
+    /// Since when; and the deadline for which it was closed where that was undone: another one closes it, and this one never,
+    /// for as long as its row is found so.
     GivenUp(Instant, Option<i64>),
 }
 
@@ -132,6 +133,11 @@ impl State {
                 Stage::GivenUp(at, undone)
                     if now - *at < GIVEN_UP_FOR && undone.zip(pending.deadline).is_none_or(|(undone, deadline)| undone == deadline) =>
                 {
+                    if undone.is_some() && pending.deadline.is_some() && now - *at > GIVEN_UP_FOR / 2 {
+                        // As its row is still, and to close it again is as wrong as it was.
+                        self.given_up.push_back((now, pending.id));
+                        *known.get_mut() = Stage::GivenUp(now, pending.deadline);
+                    }
                     return Offer::Known;
                 }
                 Stage::Waits(place) if pending.deadline.is_none_or(|deadline| self.waits.deadline(*place) == Some(deadline)) => {

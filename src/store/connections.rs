@@ -274,6 +274,9 @@ impl<D: Dialect> Connections<D> {
             match begun.unwrap_or_else(|_| Err(StoreError::Unavailable(no_answer(ANSWER)))) {
                 Ok(()) => {
                     self.refused.store(false, Ordering::Relaxed);
+                    if limits.wait != LockWait::Patiently {
+                        session.cut_off(limits.statement, || self.reading.pool());
+                    }
                     return Ok(session);
                 }
                 // It may have been idle since before its server went away.

@@ -117,6 +117,12 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// not prove it by beginning.
     fn begin(limits: Limits, refused: bool) -> SqlStr;
 
+    /// What another connection runs to end a statement of the session whose transaction has begun with these rows, where the server
+    /// ends none that writes.
+    fn word_to_end(_begun: &[<Self::Driver as Database>::Row]) -> Option<SqlStr> {
+        None
+    }
+
     /// Makes the server end each further statement of a transaction that takes longer, where [`Self::begin`] has not.
     fn limit_statements(_: Duration) -> Option<SqlStr> {
         None

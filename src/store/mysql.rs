@@ -20,8 +20,9 @@ use async_trait::async_trait;
 use sqlx::{
     SqlSafeStr, SqlStr,
     error::DatabaseError,
-    mysql::{MySqlConnectOptions, MySqlDatabaseError},
+    mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlRow},
 };
+use uuid::Uuid;
 
 use crate::{
     config::{Database, DatabaseUrl, Events, Rule, TimeZone},
@@ -30,7 +31,7 @@ use crate::{
         catalogue::Findings,
         connections::Plan,
         dialect::{Dialect, Fragments, sorted, text},
-        driver::Columns,
+        driver::{Columns, Driver},
         error::Class,
         hosts::Host,
         own::Words,
@@ -49,7 +50,7 @@ use statements::Orders;
 /// What a new session runs first. READ COMMITTED: under the default level, REPEATABLE READ, locks cover the gaps between
 /// rows as well. A lock is waited for a second, the least that MySQL knows. MariaDB knows 0, but with it a statement that
 /// scans fails at each locked row, also where it would not change it: a shorter wait is ended by the statement's own limit
-/// ([`Limits::statement`]). A payment waits behind a
+/// ([`Limits::statement`]), which MySQL knows for what reads alone: there another connection ends it ([`WHO`]). A payment waits behind a
 /// transaction of ours no longer than the others say, should this process hang or a statement not end: MySQL
 /// can only give up idle sessions as a whole; MariaDB reads what stands in its comment.
 fn set_up(timeout: Duration) -> String {
@@ -91,6 +92,9 @@ macro_rules! any_read_only {
         "SELECT @@innodb_read_only OR CAST(@@read_only AS CHAR) NOT IN ('0', 'OFF')"
     };
 }
+/// A further column of the beginning, for MySQL alone: its server, and the session there.
+const WHO: &str = "/*!80000 , CONCAT(@@server_uuid, ' ', CONNECTION_ID()) */";
+
 /// Orders in MySQL or MariaDB.
 #[derive(Debug)]
 pub(super) struct MySql {
@@ -181,9 +185,20 @@ impl Dialect for MySql {
         let proof = Self::proof(refused);
         let limit = if wait == LockWait::Patiently { LONGEST_STATEMENT } else { statement };
         sql(format!(
-            "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = {} */; START TRANSACTION; {proof}",
+            "SET @order_closer = 1 /*M!100300 , SESSION max_statement_time = {} */; START TRANSACTION; {proof} {WHO}",
             limit.as_secs_f64()
         ))
+    }
+
+    /// A way to the database may lead to several servers, and one's session is another's stranger.
+    fn word_to_end(begun: &[MySqlRow]) -> Option<SqlStr> {
+        let who = sqlx::MySql::text(begun.last()?, 1).ok()??;
+        let (server, session) = who.split_once(' ')?;
+        let (server, session) = (Uuid::parse_str(server).ok()?, session.parse::<u64>().ok()?);
+        Some(sql(format!(
+            "SET @order_closer = IF(@@server_uuid = '{server}', 'KILL QUERY {session}', 'DO 0'); \
+             PREPARE order_closer FROM @order_closer; EXECUTE order_closer; DEALLOCATE PREPARE order_closer"
+        )))
     }
 
     fn proof(refused: bool) -> &'static str {

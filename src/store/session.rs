@@ -11,13 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sqlx::{Database, SqlSafeStr, SqlStr, pool::PoolConnection};
+use sqlx::{Database, Pool, SqlSafeStr, SqlStr, pool::PoolConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     store::{
         StoreError,
+        cut_off::{CutOff, End},
         dialect::{Dialect, sorted},
         driver::{Driver, Value},
         hosts::Turn,
@@ -51,6 +52,9 @@ pub(super) struct Session<D: Dialect> {
     condemned: bool,
     /// Whether a statement that ends by the server's limit on its time counts as one that met a lock.
     limited: bool,
+    /// What ends a statement where the server does not, and how to, once a transaction has begun.
+    cut_off: Option<CutOff<D>>,
+    word_to_end: Option<SqlStr>,
     /// What its rule gives back with it.
     place: Option<OwnedSemaphorePermit>,
     /// Where it goes when its transaction has ended, if that is not the pool.
@@ -75,6 +79,8 @@ impl<D: Dialect> Session<D> {
             in_transaction: false,
             condemned: false,
             limited: false,
+            cut_off: None,
+            word_to_end: None,
             place: None,
             home: None,
         }
@@ -102,6 +108,12 @@ impl<D: Dialect> Session<D> {
         self.limited = limited;
     }
 
+    /// Ends the statements of its transaction that take longer than this by a connection of this pool, where the server itself ends
+    /// none, and they count as such that met a lock.
+    pub(super) fn cut_off(&mut self, after: Duration, pool: impl FnOnce() -> Pool<D::Driver>) {
+        self.cut_off = self.word_to_end.take().map(|word| CutOff::new(after, pool(), word));
+    }
+
     /// Makes it go there when its transaction has ended.
     pub(super) fn returns_to(&mut self, home: OwnedMutexGuard<Option<Self>>) {
         self.home = Some(home);
@@ -113,15 +125,25 @@ impl<D: Dialect> Session<D> {
         F: Future<Output = Result<T, sqlx::Error>> + 'c,
     {
         self.busy = true;
-        let answer = tokio::time::timeout(self.timeout + GRACE, work(&mut self.connection));
-        let answer = self.over.run_until_cancelled(answer).await;
+        let (cut_off, work) = (self.cut_off.clone(), work(&mut self.connection));
+        let answer = async {
+            match &cut_off {
+                Some(cut_off) => cut_off.watch(work).await,
+                None => (work.await, End::ByItself),
+            }
+        };
+        let answer = self.over.run_until_cancelled(tokio::time::timeout(self.timeout + GRACE, answer)).await;
         watchdog::turned();
         let Some(answer) = answer else {
             return Err(StoreError::Unavailable("another host of the database takes the writes now".into()));
         };
-        let Ok(result) = answer else {
+        let Ok((result, end)) = answer else {
             return Err(StoreError::timed_out(self.timeout));
         };
+        if let (Some(cut_off), true) = (&cut_off, end == End::Unsure || (end == End::CutOff && was_refused(&result))) {
+            self.busy = end == End::Unsure;
+            return Err(StoreError::Locked(format!("no end within {}", humantime::format_duration(cut_off.after()))));
+        }
         self.busy = false;
         result.map_err(|error| {
             if error.as_database_error().is_some_and(D::refuses_to_write) {
@@ -176,17 +198,19 @@ impl<D: Dialect> Session<D> {
             | StoreError::Unavailable(_)
             | StoreError::Refused { .. } => error,
         })?;
+        self.word_to_end = D::word_to_end(&rows);
         proved::<D>(&rows)
     }
 
     pub(super) async fn commit(mut self) -> Result<(), StoreError> {
-        self.limited = false;
+        (self.limited, self.cut_off) = (false, None);
         self.execute(D::COMMIT.into_sql_str()).await?;
         self.ended().await;
         Ok(())
     }
 
     pub(super) async fn rollback(mut self) {
+        self.cut_off = None;
         if !self.busy && self.execute("ROLLBACK".into_sql_str()).await.is_ok() {
             self.ended().await;
         }
@@ -209,6 +233,11 @@ impl<D: Dialect> Drop for Session<D> {
             self.connection.close_on_drop();
         }
     }
+}
+
+/// Whether the server has answered with an error.
+fn was_refused<T>(result: &Result<T, sqlx::Error>) -> bool {
+    result.as_ref().is_err_and(|error| error.as_database_error().is_some())
 }
 
 fn bound<D: Dialect>(statement: &Statement, values: &[Value]) -> Result<Arguments<D>, StoreError> {

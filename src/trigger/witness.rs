@@ -53,10 +53,10 @@ pub use sources::{Keys, Rows, Unanswered};
 /// A row may call an order due so long before its key expires.
 pub const TOLERANCE: Duration = Duration::from_mins(1);
 
-/// How long Redis may take to answer; at the start, when there is no connection yet; and about orders that are late already.
+/// How long Redis may take to answer; and, unless whoever closes has less time, at the start, when there is no connection yet,
+/// and about orders that are late already.
 const LIMIT: Duration = Duration::from_millis(300);
-const FIRST_LIMIT: Duration = Duration::from_secs(3);
-const LATE_LIMIT: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// For how long Redis counts as away when it has not answered, and when it does not let us ask.
 const REST: Duration = Duration::from_secs(1);
@@ -89,6 +89,7 @@ struct State {
     answers: Answers,
     sample: Sample,
     started: Instant,
+    patience: Duration,
     /// What Redis' clock showed when it answered last, in microseconds since 1970 UTC.
     clock: Option<(i64, Instant)>,
     /// The orders about which looks ahead have asked a Redis that was not away, until that is answered or is not.
@@ -116,6 +117,7 @@ impl Witness {
             answers: Answers::default(),
             sample: Sample::default(),
             started: Instant::now(),
+            patience: PATIENCE,
             clock: None,
             asked: HashSet::new(),
             away_until: None,
@@ -123,6 +125,11 @@ impl Witness {
             dispute_said: None,
         };
         Self { prefix: prefix.to_owned(), keys, rows, mapping, state: Mutex::new(state) }
+    }
+
+    /// Waits no longer than this for Redis where it would wait for seconds.
+    pub fn be_patient_for(&self, patience: Duration) {
+        self.lock().patience = patience.min(PATIENCE);
     }
 
     /// Asks for Redis' time alone: once that is answered, or is not, the start is over, and a deadline waits for nothing.
@@ -262,9 +269,9 @@ impl State {
         }
         let is_late = |(_, deadline): &(OrderId, Option<i64>)| deadline.is_some_and(|deadline| self.since(deadline, now) > TOLERANCE);
         Some(if self.is_starting() {
-            LIMIT.max(FIRST_LIMIT.saturating_sub(now - self.started))
+            LIMIT.max(self.patience.saturating_sub(now - self.started))
         } else if self.away_until.is_none() && !orders.is_empty() && orders.iter().all(is_late) {
-            LATE_LIMIT
+            LIMIT.max(self.patience)
         } else {
             LIMIT
         })

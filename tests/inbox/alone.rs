@@ -86,6 +86,56 @@ async fn held_orders_wait_for_no_crowd_of_others() {
     assert!(tries.iter().filter(|number| (1_000..2_000).contains(*number)).count() >= 4, "those that were not tried yet: {tries:?}");
 }
 
+/// What it has locked is held while it waits: not all the time.
+#[tokio::test(start_paused = true)]
+async fn one_held_order_in_five_seconds_waits_patiently() {
+    let inbox = inbox(1_000);
+    for pending in suspects(&inbox, 1..=200).await {
+        settle(&inbox, pending, locked());
+    }
+    let mut patient: Vec<Instant> = Vec::new();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_mins(1) {
+        let (group, wait) = inbox.take_alone().await.expect("the inbox is open");
+        if wait == LockWait::Patiently {
+            patient.push(Instant::now());
+            advance(Duration::from_secs(1)).await;
+        }
+        settle(&inbox, group[0].clone(), locked());
+    }
+    assert!((8..=12).contains(&patient.len()), "{patient:?}");
+    assert!(patient.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_secs(5)), "{patient:?}");
+}
+
+/// Those who need what it has locked are found held meanwhile, and are so no longer when it ends.
+#[tokio::test(start_paused = true)]
+async fn whoever_was_in_the_way_of_a_patient_try_is_tried_when_that_ends() {
+    let inbox = inbox(1_000);
+    let held = suspects(&inbox, [1]).await.remove(0);
+    settle(&inbox, held, locked());
+    let patient = loop {
+        let (mut group, wait) = inbox.take_alone().await.expect("the inbox is open");
+        let one = group.remove(0);
+        if wait == LockWait::Patiently {
+            break one;
+        }
+        settle(&inbox, one, locked());
+    };
+    advance(Duration::from_millis(900)).await;
+    for pending in suspects(&inbox, [2, 3]).await {
+        settle(&inbox, pending, locked());
+    }
+    for _ in 0..2 {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        settle(&inbox, group[0].clone(), locked());
+    }
+    settle(&inbox, patient, locked());
+    let ended = Instant::now();
+    let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+    assert_eq!(group.iter().map(|pending| pending.id.clone()).collect::<Vec<_>>(), [id(2), id(3)]);
+    assert_eq!(ended.elapsed(), Duration::ZERO);
+}
+
 /// What keeps an order from closing is known also while it is tried once more.
 #[tokio::test(start_paused = true)]
 async fn what_is_tried_again_is_kept_still() {
@@ -144,6 +194,26 @@ async fn an_order_whose_closure_was_undone_waits_for_another_deadline() {
     inbox.given_up(dead, false);
     assert_eq!((found(&inbox, 1), hint(&inbox, 1)), (Offer::Known, Offer::Known));
     undone(7);
+}
+
+/// Without our tables nothing else keeps it from being closed again and again: it rests for as long as its row is found unpaid.
+#[tokio::test(start_paused = true)]
+async fn an_order_whose_closure_was_undone_rests_for_days() {
+    let inbox = inbox(100);
+    assert_eq!(found(&inbox, 1), Offer::Queued);
+    let one = inbox.take(1).await.expect("the inbox is open").orders.remove(0);
+    let said = settle(&inbox, one, Outcome::Undone);
+    let [Consequence::GivenUp(dead)] = said.as_slice() else { panic!("{said:?}") };
+    inbox.given_up(dead, false);
+    for hour in 0..72 {
+        advance(Duration::from_hours(1)).await;
+        assert_eq!(found(&inbox, 1), Offer::Known, "in hour {hour}");
+        // Memories end when others are settled.
+        let other = suspects(&inbox, [2 + hour]).await.remove(0);
+        settle(&inbox, other, closed());
+    }
+    advance(Duration::from_hours(25)).await;
+    assert_eq!(found(&inbox, 1), Offer::Queued, "everything has an end by the clock");
 }
 
 /// One that was paid meanwhile is found out by its next try, whoever has paid it.

@@ -10,6 +10,7 @@ use order_closer::{
     close::{Closed, Consequence, Inbox, Kept, Looked, Offer, Outcome, Pending},
     config::{Retry, Span},
     order::{OrderId, Row, Trigger},
+    store::LockWait,
 };
 use proptest::prelude::*;
 use tokio::time::{Instant, advance};

@@ -23,7 +23,8 @@ pub const CLOSED: i64 = 4;
 /// What the inventory has of each article before the first order.
 pub const INITIAL_STOCK: i64 = 1_000_000;
 
-const ARTICLES: i64 = 5;
+/// How many articles there are; an order's is its number's remainder.
+pub const ARTICLES: i64 = 5;
 
 /// A shop in a database of its own. Orders are numbered; each has one item, and reserves its quantity.
 #[derive(Debug)]

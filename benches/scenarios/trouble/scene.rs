@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// The numbers of the orders that are in trouble, and of those that are in the table besides.
-const HELD: i64 = 1_000_000;
+pub(super) const HELD: i64 = 1_000_000;
 const REJECTED: Range<i64> = 2_000_000..2_010_000;
 const OLD: Range<i64> = 3_000_000..3_100_000;
 const FEW_PENDING: Range<i64> = 4_000_000..4_000_020;
 const PENDING: Range<i64> = 5_000_000..5_200_000;
 
 /// The article that another transaction holds, and those of orders from before.
-const HELD_ARTICLE: i64 = 100_000;
+pub(super) const HELD_ARTICLE: i64 = 100_000;
 const REJECTED_ARTICLES: Range<i64> = 200_000..210_000;
 const OLD_ARTICLES: Range<i64> = 300_000..310_000;
 
@@ -33,8 +33,8 @@ const OLD_ARTICLES: Range<i64> = 300_000..310_000;
 const ORDERS: Millis = 200;
 
 /// How long the orders are in the table before the first falls due, at least: the daemon looks two seconds ahead.
-const READY: Millis = 2_200;
-const LEAD: Millis = 3_500;
+pub(super) const READY: Millis = 2_200;
+pub(super) const LEAD: Millis = 3_500;
 
 /// How long everything is refused, or the database away.
 const TROUBLE: Millis = 10_000;
@@ -52,8 +52,8 @@ const HOUR: Millis = 3_600_000;
 #[derive(Debug)]
 pub(super) struct Scene {
     server: Server,
-    redis: Redis,
-    shop: Shop,
+    pub(super) redis: Redis,
+    pub(super) shop: Shop,
     window: Millis,
 }
 
@@ -167,7 +167,7 @@ impl Scene {
         }
     }
 
-    async fn take(&self, orders: &Orders, articles: Range<i64>) {
+    pub(super) async fn take(&self, orders: &Orders, articles: Range<i64>) {
         self.shop.take_rows(orders).await;
         self.shop.take_items(orders, articles).await;
         stage::write_keys(&self.redis, orders);
@@ -265,7 +265,7 @@ impl Scene {
     }
 
     /// Waits until these orders are closed, if they are so soon.
-    async fn until_closed(&self, numbers: &Range<i64>, patience: Duration) {
+    pub(super) async fn until_closed(&self, numbers: &Range<i64>, patience: Duration) {
         let Range { start, end } = numbers;
         let open = format!("SELECT count(*) FROM orders WHERE order_no >= {start} AND order_no < {end} AND closed_at IS NULL");
         let until = orders::now() + Millis::try_from(patience.as_millis()).expect("a few seconds");

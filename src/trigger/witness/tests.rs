@@ -183,7 +183,7 @@ async fn an_order_is_disputed_when_its_key_outlives_its_deadline_by_more_than_a_
 async fn the_deadline_waits_for_no_answer() {
     let (shop, witness) = shop();
     assert_eq!(passes(&witness, found(2, 0)).await, None, "Redis has answered before");
-    advance(FIRST_LIMIT).await;
+    advance(PATIENCE).await;
     shop.is(Mood::Slow(Duration::from_millis(200)));
     shop.set_key(1, HOUR);
     let pacer = |number| Pending::new(id(number), Trigger::Pacer);
@@ -311,6 +311,27 @@ async fn at_the_start_a_connection_is_waited_for() {
     assert!(passes(&witness, found(1, 0)).await.is_some());
 }
 
+/// Whoever has a second has none to spare for a Redis that does not answer.
+#[tokio::test(start_paused = true)]
+async fn whoever_has_little_time_waits_little_for_redis() {
+    for answers_first in [true, false] {
+        let (shop, witness) = shop();
+        witness.be_patient_for(Duration::from_millis(400));
+        sleep(Duration::from_millis(50)).await;
+        if answers_first {
+            assert_eq!(passes(&witness, found(1, 0)).await, None);
+        }
+        shop.is(Mood::Silent);
+        assert_eq!(passes(&witness, found(2, -HOUR)).await, None);
+        let waited = shop.born.elapsed();
+        assert!(waited <= Duration::from_millis(450), "{waited:?}");
+        shop.is(Mood::Slow(Duration::from_millis(200)));
+        sleep(REST).await;
+        shop.set_key(3, HOUR);
+        assert!(passes(&witness, found(3, -HOUR)).await.is_some(), "it has answered in time");
+    }
+}
+
 /// It was read at the start, with its deadline just ahead: nobody could ask sooner.
 #[tokio::test(start_paused = true)]
 async fn at_the_start_the_deadline_waits_for_the_first_answer() {
@@ -325,16 +346,16 @@ async fn at_the_start_the_deadline_waits_for_the_first_answer() {
     let (shop, witness) = self::shop();
     shop.is(Mood::Silent);
     assert_eq!(passes(&witness, due.clone()).await, None, "of a Redis that is away there is none");
-    assert_eq!(shop.born.elapsed(), FIRST_LIMIT);
+    assert_eq!(shop.born.elapsed(), PATIENCE);
     assert_eq!(passes(&witness, due).await, None);
-    assert_eq!(shop.born.elapsed(), FIRST_LIMIT, "and nobody waits for the next");
+    assert_eq!(shop.born.elapsed(), PATIENCE, "and nobody waits for the next");
 }
 
 /// A row may be read only just before its deadline: it was written late, or the daemon has just started among others who have long
 /// known that its key contradicts it.
 #[tokio::test(start_paused = true)]
 async fn the_deadline_waits_for_an_answer_that_is_under_way() {
-    for running_for in [Duration::from_millis(1), FIRST_LIMIT * 2] {
+    for running_for in [Duration::from_millis(1), PATIENCE * 2] {
         let (shop, witness) = shop();
         witness.greet();
         sleep(running_for).await;

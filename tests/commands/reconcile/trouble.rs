@@ -10,7 +10,7 @@ use sqlx::{
 use super::{on_every_database, settings};
 use crate::{
     commands::{SECRET, assert_no_secret},
-    support::{Database, Kind, Settings, Shop, order_closer, ports, process, shop::CLOSED},
+    support::{Database, Kind, Redis, Settings, Shop, order_closer, ports, process, shop::CLOSED},
 };
 
 on_every_database! {
@@ -202,4 +202,19 @@ async fn a_database_that_is_down() {
 async fn an_sqlite_file_that_is_missing() {
     let finished = order_closer(&Settings::new().set("database.url", "sqlite://no-such.db"), &["reconcile"]).await.expect_code(78);
     assert!(finished.stderr.contains("no file no-such.db"), "{finished:#?}");
+}
+
+/// A Redis that takes connections and says nothing has a part of the time, and the rows decide alone in what is left.
+#[tokio::test]
+async fn a_silent_redis_does_not_take_all_the_time() {
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Postgres).await;
+    redis.freeze();
+    let settings = shop.settings_with(&redis);
+    for (numbers, arguments) in [(1..=50, &["--max-duration", "2s"][..]), (51..=100, &["--max-duration", "4s", "--accept-clock"])] {
+        shop.orders_due_in(numbers, -90_000).await;
+        let finished = order_closer(&settings, &[&["reconcile", "--json"], arguments].concat()).await.expect_code(0);
+        assert_eq!(finished.json()["closed"], 50, "{finished:#?}");
+    }
+    shop.assert_outcome().await;
 }
