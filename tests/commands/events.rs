@@ -17,7 +17,7 @@ async fn closures_are_listed(kind: Kind) {
     let made = order_closer(&settings, &["migrate"]).await.expect_code(0);
     assert_eq!((made.stdout.as_str(), made.stderr.as_str()), ("the tables order_closer_* are created, version 8\n", ""));
     let again = order_closer(&settings, &["migrate"]).await.expect_code(0);
-    assert_eq!(again.stdout, "the tables order_closer_* are up to date, version 7\n");
+    assert_eq!(again.stdout, "the tables order_closer_* are up to date, version 8\n");
     assert_eq!(order_closer(&settings, &["events"]).await.expect_code(0).stdout, "");
 
     shop.orders(&[(1, -60_000), (2, -60_000), (3, 600_000)]).await;

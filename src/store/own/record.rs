@@ -16,7 +16,7 @@ use super::{
 use crate::{
     config::Events,
     order::{OrderId, Trigger},
-    store::{Carried, statement::Statement},
+    store::{Carried, StoreError, statement::Statement},
 };
 
 /// The most bytes of events that one statement writes, save where a single event has more: well within what the
@@ -174,8 +174,30 @@ impl Recorder {
         Ok(true)
     }
 
+    /// What keeps a row from being one of our tables.
+    fn misfit(&self, row: &[Cell]) -> Option<String> {
+        let whom = match &self.deliveries {
+            Deliveries::ToItsOwn(_) => whom(row, &WHOM),
+            Deliveries::None | Deliveries::ToAll(_) => Vec::new(),
+        };
+        if let [_, Cell::Null] = &whom[..] {
+            return Some("it names no target".into());
+        }
+        let too_long = |(cell, (name, kind)): (&Cell, &Column)| match (cell, kind) {
+            (Cell::Text(text), Kind::Text(most)) if text.chars().count() > usize::from(*most) => {
+                Some(format!("{name} is longer than {most} characters"))
+            }
+            (Cell::Null | Cell::Number(_) | Cell::Text(_), _) => None,
+        };
+        row.iter().zip(&columns(true)).chain(whom.iter().zip(&WHOM)).find_map(too_long)
+    }
+
     async fn write_batch(&self, link: &mut dyn Link, rows: &[Vec<Cell>]) -> Result<()> {
         let Some(batch) = &self.batch else { return Ok(()) };
+        // A row that the tables refuse would be found when its batch is unpacked, and hold up all others.
+        if let Some(misfit) = rows.iter().find_map(|row| self.misfit(row)) {
+            return Err(StoreError::Rejected(format!("its event can't be recorded: {misfit}")));
+        }
         // Known by its first event; of a rehearsal nothing stays.
         let id = match rows.first().and_then(|row| row.first()) {
             Some(Cell::Text(id)) => id.clone(),
@@ -263,4 +285,31 @@ fn target(data: &str) -> Option<String> {
         target: String,
     }
     serde_json::from_str::<Named>(data).ok().map(|named| named.target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RuleName;
+
+    fn recorder(rule: RuleName) -> Recorder {
+        let words = crate::store::sqlite::words("main", "orders");
+        Recorder::new(&OwnTables { words, rule, version: super::super::VERSION, batches: true }, &Events::default())
+    }
+
+    fn row(order: &str, data: &str) -> Vec<Cell> {
+        vec![Cell::text(Some("an id")), Cell::text(Some(order)), Cell::number(Some(1)), Cell::text(Some("sweep")), Cell::text(Some(data))]
+    }
+
+    #[test]
+    fn what_the_tables_would_refuse_is_found_before_it_is_in_a_batch() {
+        let orders = recorder(RuleName::default());
+        assert_eq!(orders.misfit(&row(&"界".repeat(700), "{}")), None);
+        assert_eq!(orders.misfit(&row(&"界".repeat(701), "{}")).as_deref(), Some("order_id is longer than 700 characters"));
+        let timers = recorder(RuleName::timers());
+        assert_eq!(timers.misfit(&row("1", r#"{"target":"till"}"#)), None);
+        assert_eq!(timers.misfit(&row("1", "{}")).as_deref(), Some("it names no target"));
+        let long = format!(r#"{{"target":"{}"}}"#, "x".repeat(65));
+        assert_eq!(timers.misfit(&row("1", &long)).as_deref(), Some("target is longer than 64 characters"));
+    }
 }
