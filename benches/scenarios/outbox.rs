@@ -91,8 +91,8 @@ pub async fn run(options: &Options, progress: &Progress) -> Outbox {
 impl Figures for Outbox {
     const TITLE: &str = "Outbox";
     const ABOUT: &str = "10,000 orders of 10,000 SKUs are due at one instant: without events, with an event for each closure, and the same while \
-        100,000 events wait for an endpoint where nobody listens, which the daemon keeps trying. Measured is \
-         until all are closed; rows of a crowd's events are made right after. One after the other in each turn, at least three \
+        100,000 events wait for an endpoint where nobody listens, which the daemon keeps trying. Measured is until all are closed; rows of a \
+        crowd's events are made right after. One after the other in each turn, at least three \
         turns; medians of all turns.";
 
     fn tables(&self) -> Vec<Table> {

@@ -35,7 +35,7 @@ impl RuleName {
     /// The name of the rule by which timers fire, which no other may have.
     pub const TIMERS: &str = "timers";
 
-    pub(crate) fn timers() -> Self {
+    pub(super) fn timers() -> Self {
         Self { text: Self::TIMERS.into(), named: Self::TIMERS.len() }
     }
 

@@ -7,7 +7,7 @@ use tracing::debug;
 
 use super::{
     Outbox, Result, VERSION, finish,
-    record::{Given, WHOM, columns, insert_deliveries, insert_events, whom},
+    record::{Given, WHOM, columns, insert_deliveries, insert_events},
     rows::Cell,
     unexpected,
 };
@@ -33,8 +33,7 @@ struct Batch {
     rule: String,
     recorded_at: i64,
     instance: String,
-    /// Nothing where each event names its own.
-    targets: Option<Vec<String>>,
+    targets: Vec<String>,
     events: Vec<Vec<Cell>>,
 }
 
@@ -50,9 +49,8 @@ impl Batch {
 
     /// An event and a target for each delivery.
     fn deliveries(&self) -> Vec<Vec<Cell>> {
-        let Some(targets) = &self.targets else { return self.events.iter().map(|event| whom(event, &WHOM)).collect() };
         let delivery = |event: &Vec<Cell>, target: &String| event.first().map(|id| vec![id.clone(), Cell::text(Some(target))]);
-        self.events.iter().flat_map(|event| targets.iter().filter_map(move |target| delivery(event, target))).collect()
+        self.events.iter().flat_map(|event| self.targets.iter().filter_map(move |target| delivery(event, target))).collect()
     }
 }
 

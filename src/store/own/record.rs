@@ -93,22 +93,24 @@ pub(crate) struct Recorder {
     deliveries: Deliveries,
     /// Of a batch, where our tables can hold one.
     batch: Option<Statement>,
-    /// The targets of the configuration as a JSON array; null where each event names its own.
+    /// The targets of the configuration, as a JSON array.
     targets: String,
     instance: String,
 }
 
 impl Recorder {
     pub(super) fn new(tables: &OwnTables, settings: &Events) -> Self {
-        let OwnTables { words, rule, version, batches } = tables;
+        let OwnTables { words, rule, version, .. } = tables;
         let Words { now, rows: form, orders_table: table, .. } = words;
+        // To tell is what timers are for: that waits for nothing.
+        let batches = tables.batches && !rule.is_timers();
         let events = [false, true].map(|whole| {
             let columns = columns(whole);
             let instance = format!("?{}", form.parameters(&columns) + 1);
             let rule = (*version >= WITH_RULES).then(|| format!("'{rule}'"));
             let mut insert =
                 insert_events(words, &columns, *version, &Given { table, rule: rule.as_deref(), closed_at: now, instance: &instance });
-            if *batches {
+            if batches {
                 insert.push_str(&format!(" WHERE NOT EXISTS (SELECT 1 FROM {} b WHERE b.orders_table = {table})", words.batches()));
             }
             words.statement(&insert)
@@ -134,7 +136,7 @@ impl Recorder {
                 (words.event_id)("?1")
             ))
         });
-        let targets = serde_json::to_string(&(!rule.is_timers()).then_some(&names)).unwrap_or_default();
+        let targets = serde_json::to_string(&names).unwrap_or_default();
         Self { form: *form, events, deliveries, batch, targets, instance: instance() }
     }
 
@@ -174,28 +176,10 @@ impl Recorder {
         Ok(true)
     }
 
-    /// What keeps a row from being one of our tables.
-    fn misfit(&self, row: &[Cell]) -> Option<String> {
-        let whom = match &self.deliveries {
-            Deliveries::ToItsOwn(_) => whom(row, &WHOM),
-            Deliveries::None | Deliveries::ToAll(_) => Vec::new(),
-        };
-        if let [_, Cell::Null] = &whom[..] {
-            return Some("it names no target".into());
-        }
-        let too_long = |(cell, (name, kind)): (&Cell, &Column)| match (cell, kind) {
-            (Cell::Text(text), Kind::Text(most)) if text.chars().count() > usize::from(*most) => {
-                Some(format!("{name} is longer than {most} characters"))
-            }
-            (Cell::Null | Cell::Number(_) | Cell::Text(_), _) => None,
-        };
-        row.iter().zip(&columns(true)).chain(whom.iter().zip(&WHOM)).find_map(too_long)
-    }
-
     async fn write_batch(&self, link: &mut dyn Link, rows: &[Vec<Cell>]) -> Result<()> {
         let Some(batch) = &self.batch else { return Ok(()) };
         // A row that the tables refuse would be found when its batch is unpacked, and hold up all others.
-        if let Some(misfit) = rows.iter().find_map(|row| self.misfit(row)) {
+        if let Some(misfit) = rows.iter().find_map(|row| misfit(row)) {
             return Err(StoreError::Rejected(format!("its event can't be recorded: {misfit}")));
         }
         // Known by its first event; of a rehearsal nothing stays.
@@ -205,6 +189,16 @@ impl Recorder {
         };
         link.change(batch, &[id.into(), self.instance.as_str().into(), self.targets.as_str().into(), json(rows).into()]).await.map(drop)
     }
+}
+
+/// What keeps a row from being one of our tables.
+fn misfit(row: &[Cell]) -> Option<String> {
+    row.iter().zip(columns(true)).find_map(|(cell, (name, kind))| match (cell, kind) {
+        (Cell::Text(text), Kind::Text(most)) if text.chars().count() > usize::from(most) => {
+            Some(format!("{name} is longer than {most} characters"))
+        }
+        (Cell::Null | Cell::Number(_) | Cell::Text(_), _) => None,
+    })
 }
 
 pub(super) fn columns(whole: bool) -> Vec<Column> {
@@ -268,7 +262,7 @@ fn row(id: &Uuid, event: &NewEvent, whole: bool) -> Vec<Cell> {
 }
 
 /// The id of an event, and the target that it names where there is a column for it.
-pub(super) fn whom(row: &[Cell], columns: &[Column]) -> Vec<Cell> {
+fn whom(row: &[Cell], columns: &[Column]) -> Vec<Cell> {
     let [id, _, _, _, data, ..] = row else { return Vec::new() };
     let mut whom = vec![id.clone()];
     if let (Cell::Text(data), true) = (data, columns.len() > 1) {
@@ -290,26 +284,11 @@ fn target(data: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RuleName;
-
-    fn recorder(rule: RuleName) -> Recorder {
-        let words = crate::store::sqlite::words("main", "orders");
-        Recorder::new(&OwnTables { words, rule, version: super::super::VERSION, batches: true }, &Events::default())
-    }
-
-    fn row(order: &str, data: &str) -> Vec<Cell> {
-        vec![Cell::text(Some("an id")), Cell::text(Some(order)), Cell::number(Some(1)), Cell::text(Some("sweep")), Cell::text(Some(data))]
-    }
 
     #[test]
     fn what_the_tables_would_refuse_is_found_before_it_is_in_a_batch() {
-        let orders = recorder(RuleName::default());
-        assert_eq!(orders.misfit(&row(&"界".repeat(700), "{}")), None);
-        assert_eq!(orders.misfit(&row(&"界".repeat(701), "{}")).as_deref(), Some("order_id is longer than 700 characters"));
-        let timers = recorder(RuleName::timers());
-        assert_eq!(timers.misfit(&row("1", r#"{"target":"till"}"#)), None);
-        assert_eq!(timers.misfit(&row("1", "{}")).as_deref(), Some("it names no target"));
-        let long = format!(r#"{{"target":"{}"}}"#, "x".repeat(65));
-        assert_eq!(timers.misfit(&row("1", &long)).as_deref(), Some("target is longer than 64 characters"));
+        let row = |order: String| vec![Cell::text(Some("an id")), Cell::Text(order), Cell::Number(1), Cell::text(Some("sweep"))];
+        assert_eq!(misfit(&row("界".repeat(700))), None);
+        assert_eq!(misfit(&row("界".repeat(701))).as_deref(), Some("order_id is longer than 700 characters"));
     }
 }
