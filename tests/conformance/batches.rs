@@ -11,12 +11,11 @@ use serde_json::json;
 
 use super::{
     Database, open,
-    outbox::{LONG, claim, claimed_orders, close, events, migrated, with_events},
+    outbox::{LONG, claim, close, events, migrated, orders, with_events},
     overdue_orders, plain_orders,
 };
 
 const BATCHES: &str = "SELECT count(*) FROM order_closer_batches";
-const ROWS: &str = "SELECT count(*) FROM order_closer_events";
 
 async fn close_all(store: &Arc<dyn Store>, last: u32) {
     let numbers: Vec<String> = (1..=last).map(|number| number.to_string()).collect();
@@ -56,25 +55,16 @@ pub async fn a_crowd_is_recorded_in_a_batch(database: Database) {
     }
 }
 
-/// Events of one order stay in their order.
-pub async fn what_comes_after_a_batch_waits_behind_it(database: Database) {
+/// A few are rows at once, whatever waits.
+pub async fn a_few_wait_behind_no_batch(database: Database) {
     plain_orders(&database).await;
-    overdue_orders(&database, 1..=40).await;
+    overdue_orders(&database, 1..=41).await;
     let store = migrated(&with_events(&database)).await;
     close_all(&store, 40).await;
-    database.execute("UPDATE orders SET status = 0 WHERE order_no = 5").await;
-    close(&open(&with_events(&database)).await, &["5"], Trigger::Sweep).await;
-    assert_eq!((database.number(BATCHES).await, database.number(ROWS).await), (2, 0));
-    assert_eq!(store.outbox().unpack(Duration::ZERO).await, Ok(Unpacked::Events(40)), "the older first");
-    assert_eq!(store.outbox().unpack(Duration::ZERO).await, Ok(Unpacked::Events(1)));
-    let claimed = claim(&*store, "one", LONG, 100).await;
-    assert_eq!(claimed.len(), 40, "one is behind another");
-    let fifth: Vec<&str> = claimed.iter().filter(|one| one.event.order_id == "5").map(|one| one.event.trigger.as_str()).collect();
-    assert_eq!(fifth, ["expired"]);
-    assert_eq!(claimed_orders(&claim(&*store, "one", LONG, 100).await), [] as [&str; 0]);
-    overdue_orders(&database, [41]).await;
     close(&store, &["41"], Trigger::Sweep).await;
-    assert_eq!(listed(&*store).await.len(), 42, "without a batch before it, a single one is a row at once");
+    assert_eq!((database.number(BATCHES).await, orders(&listed(&*store).await)), (1, vec!["41"]));
+    assert_eq!(store.outbox().unpack(Duration::ZERO).await, Ok(Unpacked::Events(40)));
+    assert_eq!(claim(&*store, "one", LONG, 100).await.len(), 41);
 }
 
 /// Two that come at once make each row once.

@@ -1,8 +1,7 @@
 //! Recording events in the transaction that closes their orders.
 //!
 //! A few are written as rows. A crowd is written in one piece, a batch, of which rows are made later ([`Outbox::unpack`]): the rows and
-//! their entries in four indexes took as long as the closures. Where a batch waits, whatever comes after it becomes a batch, too, so that
-//! events of one order stay in their order.
+//! their entries in four indexes took as long as the closures.
 //!
 //! [`Outbox::unpack`]: super::Outbox::unpack
 
@@ -108,11 +107,8 @@ impl Recorder {
             let columns = columns(whole);
             let instance = format!("?{}", form.parameters(&columns) + 1);
             let rule = (*version >= WITH_RULES).then(|| format!("'{rule}'"));
-            let mut insert =
+            let insert =
                 insert_events(words, &columns, *version, &Given { table, rule: rule.as_deref(), closed_at: now, instance: &instance });
-            if batches {
-                insert.push_str(&format!(" WHERE NOT EXISTS (SELECT 1 FROM {} b WHERE b.orders_table = {table})", words.batches()));
-            }
             words.statement(&insert)
         });
         let names: Vec<&str> = settings.targets().collect();
@@ -151,29 +147,27 @@ impl Recorder {
         let whole = is_rehearsal || is_crowd || events.iter().any(|event| event.asked.is_some() || event.carried.traceparent.is_some());
         let rows = ids.iter().zip(events).map(|(id, event)| row(id, event, whole)).collect();
         for rows in pieces(rows, PIECE) {
-            let is_written = !is_crowd && self.write_rows(link, &rows, whole).await?;
-            if !is_written || is_rehearsal {
+            if !is_crowd {
+                self.write_rows(link, &rows, whole).await?;
+            }
+            if is_crowd || is_rehearsal {
                 self.write_batch(link, &rows).await?;
             }
         }
         Ok(())
     }
 
-    /// `false`, and nothing is written, where a batch waits.
-    async fn write_rows(&self, link: &mut dyn Link, rows: &[Vec<Cell>], whole: bool) -> Result<bool> {
+    async fn write_rows(&self, link: &mut dyn Link, rows: &[Vec<Cell>], whole: bool) -> Result<()> {
         let mut values = self.form.bind(rows, columns(whole).len());
         values.push(self.instance.as_str().into());
-        if link.change(&self.events[usize::from(whole)], &values).await? == 0 && !rows.is_empty() {
-            return Ok(false);
-        }
+        link.change(&self.events[usize::from(whole)], &values).await?;
         let (statement, columns) = match &self.deliveries {
-            Deliveries::None => return Ok(true),
+            Deliveries::None => return Ok(()),
             Deliveries::ToAll(statement) => (statement, &WHOM[..1]),
             Deliveries::ToItsOwn(statement) => (statement, &WHOM[..]),
         };
         let whom: Vec<Vec<Cell>> = rows.iter().map(|row| whom(row, columns)).collect();
-        link.change(statement, &self.form.bind(&whom, columns.len())).await?;
-        Ok(true)
+        link.change(statement, &self.form.bind(&whom, columns.len())).await.map(drop)
     }
 
     async fn write_batch(&self, link: &mut dyn Link, rows: &[Vec<Cell>]) -> Result<()> {
