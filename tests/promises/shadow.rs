@@ -94,7 +94,11 @@ async fn dump(database: &Database) -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for table in database.column(tables).await.into_iter().flatten() {
         let columns = match database.kind {
-            Kind::Postgres | Kind::MariaDb => format!("SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"),
+            Kind::Postgres => format!("SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"),
+            // Other tests have databases on the same server.
+            Kind::MariaDb => {
+                format!("SELECT column_name FROM information_schema.columns WHERE table_name = '{table}' AND table_schema = DATABASE()")
+            }
             Kind::Sqlite => format!("SELECT name FROM pragma_table_info('{table}')"),
         };
         let columns: Vec<String> = database.column(&columns).await.into_iter().flatten().collect();
