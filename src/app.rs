@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::join_all;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -395,10 +396,10 @@ impl Daemon {
         let drained = async {
             while self.workers.join_next().await.is_some() {}
             while self.others.join_next().await.is_some() {}
+            if is_telling {
+                join_all(self.lines.iter().map(|line| line.store.outbox().unpack_what_is_left())).await;
+            }
             for line in &self.lines {
-                if is_telling {
-                    line.store.outbox().unpack_what_is_left().await;
-                }
                 line.store.close().await;
             }
         };

@@ -28,7 +28,7 @@ async fn deliver(config: &Config) -> CommandResult {
     let couriers = couriers(config).map_err(|error| Failure::new(Exit::Configuration, error))?;
     let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));
     if let Err(error) = outbox.unpack_all(Duration::MAX).await {
-        complain(&format!("events that were recorded in batches can't be unpacked: {error}"));
+        complain(&format!("what was recorded of closures in batches can't be told yet: {error}"));
     }
     let (_recorded, recorded) = watch::channel(());
     let passes = couriers.into_iter().map(|courier| {

@@ -112,9 +112,11 @@ pub(super) async fn run(config: &Config, arguments: Arguments) -> CommandResult 
         }
     });
     let (stores, passed): (Vec<_>, Vec<_>) = join_all(passes).await.into_iter().unzip();
-    let left = arguments.max_duration.map_or(Duration::MAX, |limit| limit.get().saturating_sub(began.elapsed()));
+    let left = || arguments.max_duration.map_or(Duration::MAX, |limit| limit.get().saturating_sub(began.elapsed()));
     for store in stores.into_iter().flatten() {
-        if let Err(error) = store.outbox().unpack_all(left).await {
+        if !arguments.dry_run
+            && let Err(error) = store.outbox().unpack_all(left()).await
+        {
             complain(&format!("what was recorded of closures is not listed and told yet: {error}"));
         }
         store.close().await;

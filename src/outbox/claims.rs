@@ -1,7 +1,8 @@
 //! Claims: deliveries are claimed by one relay at a time, then done, put off, or dead.
 //!
 //! Events of one order go to a target in their order: one whose earlier event still waits for the same target is passed
-//! over, and looked at again a moment later.
+//! over, and looked at again a moment later. While a batch of its table is not unpacked, whatever was recorded after it waits: its order may
+//! have an event in there.
 
 use std::time::Duration;
 
@@ -174,10 +175,11 @@ impl Outbox {
             Pick::Newest => ("= 0", " DESC"),
             Pick::Again => ("> 0", ""),
         };
-        let (deliveries, now, ours, by_due) = (self.words.deliveries(), self.words.now, self.words.ours(""), self.words.by_due);
+        let (deliveries, now, ours, by_due) = (self.words.deliveries(), self.words.now, self.words.ours("d."), self.words.by_due);
+        let before = self.before_all_batches("d.");
         format!(
-            "SELECT CAST(event_id AS CHAR(36)) FROM {deliveries}{by_due} WHERE {ours} AND target = ?1 AND due_at <= {now} AND attempts {tried} \
-             ORDER BY due_at{order} LIMIT ?2{lock}"
+            "SELECT CAST(d.event_id AS CHAR(36)) FROM {deliveries} d{by_due} \
+             WHERE {ours} AND d.target = ?1 AND d.due_at <= {now} AND d.attempts {tried}{before} ORDER BY d.due_at{order} LIMIT ?2{lock}"
         )
     }
 

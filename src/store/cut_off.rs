@@ -1,7 +1,7 @@
 //! A time limit for statements that write, for a server that has none: another connection ends what takes too long.
 //!
-//! A statement that can't be ended goes on until its wait for a lock does. A session is used for nothing more until the word that
-//! ends its statement was taken, which would end the next one otherwise.
+//! A statement that can't be ended goes on until its wait for a lock does. A session is used for nothing more until KILL
+//! was answered, which would end the next one otherwise.
 
 use std::{pin::pin, time::Duration};
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::store::{dialect::Dialect, driver::Driver};
 
-/// How long the word may take that ends a statement.
+/// How long KILL may take.
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// How a statement has ended.
@@ -27,18 +27,18 @@ pub(super) struct CutOff<D: Dialect> {
     after: Duration,
     /// Connections to the same database.
     pool: Pool<D::Driver>,
-    word: SqlStr,
+    kill: SqlStr,
 }
 
 impl<D: Dialect> Clone for CutOff<D> {
     fn clone(&self) -> Self {
-        Self { after: self.after, pool: self.pool.clone(), word: self.word.clone() }
+        Self { after: self.after, pool: self.pool.clone(), kill: self.kill.clone() }
     }
 }
 
 impl<D: Dialect> CutOff<D> {
-    pub(super) fn new(after: Duration, pool: Pool<D::Driver>, word: SqlStr) -> Self {
-        Self { after, pool, word }
+    pub(super) fn new(after: Duration, pool: Pool<D::Driver>, kill: SqlStr) -> Self {
+        Self { after, pool, kill }
     }
 
     /// When statements are ended.
@@ -58,8 +58,8 @@ impl<D: Dialect> CutOff<D> {
             connection = self.pool.acquire() => connection,
         };
         let Ok(mut connection) = connection else { return (answer.await, End::ByItself) };
-        let word = timeout(LIMIT, D::Driver::script(&mut connection, self.word.clone()));
-        let (answer, word) = tokio::join!(answer, word);
-        (answer, if matches!(word, Ok(Ok(_))) { End::CutOff } else { End::Unsure })
+        let kill = timeout(LIMIT, D::Driver::script(&mut connection, self.kill.clone()));
+        let (answer, killed) = tokio::join!(answer, kill);
+        (answer, if matches!(killed, Ok(Ok(_))) { End::CutOff } else { End::Unsure })
     }
 }

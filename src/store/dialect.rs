@@ -119,7 +119,7 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// What another connection runs to end a statement of the session whose transaction has begun with these rows, where the server
     /// ends none that writes.
-    fn word_to_end(_begun: &[<Self::Driver as Database>::Row]) -> Option<SqlStr> {
+    fn kill(_begun: &[<Self::Driver as Database>::Row]) -> Option<SqlStr> {
         None
     }
 

@@ -191,7 +191,7 @@ impl Dialect for MySql {
     }
 
     /// A way to the database may lead to several servers, and one's session is another's stranger.
-    fn word_to_end(begun: &[MySqlRow]) -> Option<SqlStr> {
+    fn kill(begun: &[MySqlRow]) -> Option<SqlStr> {
         let who = sqlx::MySql::text(begun.last()?, 1).ok()??;
         let (server, session) = who.split_once(' ')?;
         let (server, session) = (Uuid::parse_str(server).ok()?, session.parse::<u64>().ok()?);

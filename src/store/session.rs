@@ -54,7 +54,7 @@ pub(super) struct Session<D: Dialect> {
     limited: bool,
     /// What ends a statement where the server does not, and how to, once a transaction has begun.
     cut_off: Option<CutOff<D>>,
-    word_to_end: Option<SqlStr>,
+    kill: Option<SqlStr>,
     /// What its rule gives back with it.
     place: Option<OwnedSemaphorePermit>,
     /// Where it goes when its transaction has ended, if that is not the pool.
@@ -80,7 +80,7 @@ impl<D: Dialect> Session<D> {
             condemned: false,
             limited: false,
             cut_off: None,
-            word_to_end: None,
+            kill: None,
             place: None,
             home: None,
         }
@@ -111,7 +111,7 @@ impl<D: Dialect> Session<D> {
     /// Ends the statements of its transaction that take longer than this by a connection of this pool, where the server itself ends
     /// none, and they count as such that met a lock.
     pub(super) fn cut_off(&mut self, after: Duration, pool: impl FnOnce() -> Pool<D::Driver>) {
-        self.cut_off = self.word_to_end.take().map(|word| CutOff::new(after, pool(), word));
+        self.cut_off = self.kill.take().map(|kill| CutOff::new(after, pool(), kill));
     }
 
     /// Makes it go there when its transaction has ended.
@@ -198,7 +198,7 @@ impl<D: Dialect> Session<D> {
             | StoreError::Unavailable(_)
             | StoreError::Refused { .. } => error,
         })?;
-        self.word_to_end = D::word_to_end(&rows);
+        self.kill = D::kill(&rows);
         proved::<D>(&rows)
     }
 

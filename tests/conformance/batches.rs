@@ -4,14 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use order_closer::{
     order::Trigger,
-    outbox::{Event, EventQuery},
+    outbox::{Claimed, Event, EventQuery, Pick, Settled, Want},
     store::{Store, Unpacked},
 };
 use serde_json::json;
 
 use super::{
     Database, open,
-    outbox::{LONG, claim, close, events, migrated, orders, with_events},
+    outbox::{LONG, claim, claimed_orders, close, events, migrated, orders, with_events},
     overdue_orders, plain_orders,
 };
 
@@ -20,6 +20,12 @@ const BATCHES: &str = "SELECT count(*) FROM order_closer_batches";
 async fn close_all(store: &Arc<dyn Store>, last: u32) {
     let numbers: Vec<String> = (1..=last).map(|number| number.to_string()).collect();
     assert_eq!(close(store, &numbers.iter().map(String::as_str).collect::<Vec<_>>(), Trigger::Expired).await.len(), numbers.len());
+}
+
+/// What a relay gets that unpacks nothing.
+async fn claim_only(store: &dyn Store, limit: usize) -> Vec<Claimed> {
+    let wants = [Want { pick: Pick::Oldest, total: limit }];
+    store.outbox().exchange("one", "me", LONG, &Settled::default(), &wants).await.expect("deliveries can be claimed").concat()
 }
 
 /// Those of which there are rows.
@@ -55,16 +61,21 @@ pub async fn a_crowd_is_recorded_in_a_batch(database: Database) {
     }
 }
 
-/// A few are rows at once, whatever waits.
-pub async fn a_few_wait_behind_no_batch(database: Database) {
+/// A few are rows at once, and are told of after what was recorded before, so that events of one order stay in their order.
+pub async fn what_comes_after_a_batch_is_told_after_it(database: Database) {
     plain_orders(&database).await;
     overdue_orders(&database, 1..=41).await;
     let store = migrated(&with_events(&database)).await;
-    close_all(&store, 40).await;
     close(&store, &["41"], Trigger::Sweep).await;
-    assert_eq!((database.number(BATCHES).await, orders(&listed(&*store).await)), (1, vec!["41"]));
+    close_all(&store, 40).await;
+    database.execute("UPDATE orders SET status = 0 WHERE order_no = 5").await;
+    close(&open(&with_events(&database)).await, &["5"], Trigger::Sweep).await;
+    assert_eq!((database.number(BATCHES).await, orders(&listed(&*store).await)), (1, vec!["41", "5"]));
+    assert_eq!(claimed_orders(&claim_only(&*store, 100).await), ["41"], "the batch comes before the fifth order's second closure");
     assert_eq!(store.outbox().unpack(Duration::ZERO).await, Ok(Unpacked::Events(40)));
-    assert_eq!(claim(&*store, "one", LONG, 100).await.len(), 41);
+    let claimed = claim_only(&*store, 100).await;
+    let fifth: Vec<&str> = claimed.iter().filter(|one| one.event.order_id == "5").map(|one| one.event.trigger.as_str()).collect();
+    assert_eq!((claimed.len(), &fifth[..]), (40, &["expired"][..]), "and its first one before that");
 }
 
 /// Two that come at once make each row once.

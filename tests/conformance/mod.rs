@@ -128,7 +128,7 @@ macro_rules! exam {
             outbox::an_event_for_each_closure,
             outbox::events_with_much_to_carry,
             batches::a_crowd_is_recorded_in_a_batch,
-            batches::a_few_wait_behind_no_batch,
+            batches::what_comes_after_a_batch_is_told_after_it,
             batches::two_unpack_at_once,
             batches::without_their_table_rows_are_written,
             outbox::an_order_with_an_empty_id,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use super::{
@@ -13,8 +13,11 @@ use super::{
 };
 use crate::store::{Fields, Link, driver::Value};
 
-/// How long reading commands unpack at the most.
+/// How long reading commands unpack at the most, and a daemon that stops.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Later than all times in our tables.
+const NEVER: i64 = i64::MAX;
 
 /// What came of unpacking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +120,17 @@ impl Outbox {
         Ok(events.len())
     }
 
+    /// The condition, with its leading AND, that a delivery is older than all batches of its table; `row` is its table's alias with its dot.
+    pub(crate) fn before_all_batches(&self, row: &str) -> String {
+        if !self.batches {
+            return String::new();
+        }
+        let batches = self.words.batches();
+        format!(
+            " AND {row}due_at < COALESCE((SELECT MIN(b.recorded_at) FROM {batches} b WHERE b.orders_table = {row}orders_table), {NEVER})"
+        )
+    }
+
     /// The same with all batches, as far as that comes in this time.
     ///
     /// # Errors
@@ -129,8 +143,10 @@ impl Outbox {
 
     /// The same for whoever reads events, where somebody was killed before it could; as far as this user may.
     pub async fn unpack_what_is_left(&self) {
-        if let Err(error) = self.unpack_all(PATIENCE).await {
-            debug!(%error, "batches of events are left as they are");
+        match timeout(PATIENCE, self.unpack_all(PATIENCE)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => debug!(%error, "batches of events are left as they are"),
+            Err(_) => debug!("batches of events are left as they are: the database takes too long"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What `check` says about events; it sends none.
 
 use super::{Report, good_redis};
-use crate::support::{Kind, Shop, order_closer, process, receiver::Receiver};
+use crate::support::{Daemon, Kind, Shop, order_closer, process, receiver::Receiver, wait};
 
 #[tokio::test]
 async fn tables_and_targets() {
@@ -102,4 +102,42 @@ async fn a_webhook_that_can_not_work() {
     std::fs::write(&file, "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3\n").expect("a file can be written");
     let report = Report::of(&with_file("http://shop.example/"), 0).await;
     report.assert("webhook", "warn", "can be read on its way");
+}
+
+/// What somebody has left who was killed is told of by whoever comes next, be it a command.
+#[tokio::test]
+async fn batches_that_somebody_has_left() {
+    let (redis, receiver) = (good_redis(), Receiver::start().await);
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings_with(&redis).add(&receiver.webhook("till", ""));
+    order_closer(&settings, &["migrate"]).await.expect_code(0);
+    let leave = async |order: u32| {
+        let id = format!("01900000-0000-7000-8000-{order:012}");
+        let events = format!(r#"[["{id}","{order}",1,"sweep","{{}}",null,null,null]]"#);
+        let batch = format!("VALUES ('{id}', 'orders', 'orders', 1, 'somebody', '[\"till\"]', '{events}')");
+        shop.database.execute(&format!("INSERT INTO order_closer_batches {batch}")).await;
+    };
+    let left = async || shop.database.number("SELECT count(*) FROM order_closer_batches").await;
+    let told = || receiver.taken().keys().copied().collect::<Vec<_>>();
+    leave(1).await;
+    let report = Report::of(&settings, 0).await;
+    report.assert("events", "warn", "has not been told to anybody since 1970-01-01");
+    assert!(report.fix("events").contains("order-closer deliver"));
+    order_closer(&settings, &["reconcile", "--dry-run"]).await.expect_code(0);
+    assert_eq!(left().await, 1, "neither changes anything");
+    order_closer(&settings, &["deliver"]).await.expect_code(0);
+    assert_eq!((left().await, told()), (0, vec![1]));
+    assert_eq!(Report::of(&settings, 0).await.wrong(), [] as [&str; 0]);
+    leave(2).await;
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    assert_eq!(left().await, 0);
+    leave(3).await;
+    assert!(order_closer(&settings, &["events", "--order", "3"]).await.expect_code(0).stdout.contains("order 3  closed"));
+    leave(4).await;
+    order_closer(&settings, &["explain", "4"]).await;
+    assert_eq!(left().await, 0);
+    leave(5).await;
+    let daemon = Daemon::start(&settings);
+    wait::until("all were told", async || told() == [1, 2, 3, 4, 5]).await;
+    daemon.stop().await;
 }

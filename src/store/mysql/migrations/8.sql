@@ -5,6 +5,6 @@ CREATE TABLE IF NOT EXISTS {schema}order_closer_batches (
     rule         VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
     recorded_at  BIGINT NOT NULL,
     instance     VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
-    targets      LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,                    -- a JSON array of names
+    targets      LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,           -- a JSON array of names
     events       LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL            -- a JSON array of arrays
 ) ENGINE = InnoDB;

@@ -5,7 +5,7 @@ CREATE TABLE {schema}order_closer_batches (
     rule         text   NOT NULL,
     recorded_at  bigint NOT NULL,
     instance     text   NOT NULL,
-    targets      text NOT NULL,                      -- a JSON array of names
+    targets      text   NOT NULL,           -- a JSON array of names
     events       text   NOT NULL            -- a JSON array of arrays
 );
 -- What lives for a moment is not worth compressing.

@@ -5,6 +5,6 @@ CREATE TABLE {schema}order_closer_batches (
     rule         TEXT    NOT NULL,
     recorded_at  INTEGER NOT NULL,
     instance     TEXT    NOT NULL,
-    targets      TEXT NOT NULL,                              -- a JSON array of names
+    targets      TEXT    NOT NULL,                  -- a JSON array of names
     events       TEXT    NOT NULL                   -- a JSON array of arrays
 );
