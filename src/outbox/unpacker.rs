@@ -79,10 +79,19 @@ async fn unpack(outbox: &Outbox, mut closed: watch::Receiver<()>, recorded: &wat
                 sleep(TOGETHER).await;
             }
             Ok(Unpacked::Waits) | Err(StoreError::Conflict(_) | StoreError::Locked(_)) => sleep(BUSY).await,
+            // Whoever closes orders says that the database is away.
+            Err(error @ StoreError::Unavailable(_)) => {
+                debug!(%error, "batches of events can't be unpacked");
+                sleep(POLL).await;
+            }
             Err(error) => {
                 if said.is_none_or(|at| at.elapsed() >= REMINDER) {
                     said = Some(began);
-                    error!(%error, "events that were recorded in batches can't be unpacked, and nobody is told of them yet; trying again");
+                    error!(
+                        %error,
+                        fix = "grant SELECT, INSERT and DELETE on order_closer_batches, order_closer_events and order_closer_deliveries, if it is that",
+                        "crowds of events can't be made rows of, and nobody is told of them and of later ones; trying again"
+                    );
                 }
                 sleep(POLL).await;
             }

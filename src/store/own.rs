@@ -125,7 +125,11 @@ impl OwnTables {
             Ok(_) => Ok(true),
             // Events are recorded all the same.
             Err(StoreError::Rejected(reason)) => {
-                warn!(reason, "crowds of events are recorded row by row; grant SELECT, INSERT and DELETE on order_closer_batches");
+                warn!(
+                    reason,
+                    fix = "grant SELECT, INSERT and DELETE on order_closer_batches",
+                    "crowds of events are recorded row by row, which takes longer"
+                );
                 Ok(false)
             }
             Err(error) => Err(error.into()),
