@@ -15,7 +15,7 @@ pub struct Options {
     /// How long each window of punctual, steady, fan-in, cost, timers and watched lasts, in seconds; in trouble, half as long
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=1_200))]
     pub seconds: u32,
-    /// How often each burst is repeated, in outbox and watched at least three times; the median counts
+    /// How often each burst is repeated, in watched at least three times, in outbox five; the median counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub rounds: u32,
     /// For how long Redis, the database and the daemon are away in recovery, in seconds
