@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info, warn};
 
-pub use opening::open_and_rehearse;
+pub use opening::{open_and_rehearse, settings_of, told_of};
 pub use reload::{Reader, Reread};
 
 use crate::{
@@ -259,7 +259,8 @@ impl Daemon {
         }
         // A shadow takes nothing from anybody.
         if way.shadow.is_none() {
-            doors::spawn(config, &listening.subscribe(), &stop, &mut others).map_err(RunError::Configuration)?;
+            let doors = config.hints.iter().map(|hints| (hints, hints.rules(config)));
+            doors::spawn(doors, &config.redis, &listening.subscribe(), &stop, &mut others).map_err(RunError::Configuration)?;
         } else if !config.hints.is_empty() {
             info!("doors ([[hints]]) stay shut: a shadow takes no hints, which others are to have");
         }
@@ -364,11 +365,19 @@ impl Daemon {
         // A shadow tells nobody, and prunes nothing.
         if before.is_none() && shadow.is_none() {
             if is_first {
-                let relays = outbox::spawn(config, store, neighbours, &closed.subscribe(), stop, &mut self.others);
+                let relays = outbox::spawn(
+                    told_of(config),
+                    config.shutdown.timeout.get() / 2,
+                    store,
+                    neighbours,
+                    &closed.subscribe(),
+                    stop,
+                    &mut self.others,
+                );
                 let relays = relays.map_err(RunError::Configuration)?.map(|relays| (config.which.name.clone(), relays));
                 self.live().relays.extend(relays);
             } else {
-                outbox::join(config, store, neighbours, stop, &mut self.others);
+                outbox::join(&config.events, store, neighbours, stop, &mut self.others);
             }
         }
         Ok(paused)

@@ -28,7 +28,7 @@ mod top;
 use std::{collections::HashSet, env, ffi::OsString, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use crate::{
-    app::RunError,
+    app::{RunError, settings_of},
     config::{Config, Rule, RuleName, Span, Which, load},
     explain::read_id,
     order::{OrderId, Printable, did_you_mean},
@@ -318,7 +318,7 @@ async fn witness(config: &Config, store: &Arc<dyn Store>, deadline: Option<Insta
     let limit = patience(deadline);
     match timeout(limit, Commands::connect(&config.redis)).await.unwrap_or_else(|_| Err(RedisError::timed_out(limit))) {
         Ok(commands) => {
-            let witness = Witness::of(config, store, &commands)?;
+            let witness = Witness::of(&Rule::of(config), store, &commands)?;
             witness.be_patient_for(patience(deadline));
             Some(witness)
         }
@@ -357,7 +357,7 @@ fn one_rule(config: &Config, name: Option<&str>) -> Result<Config, Failure> {
 /// Opens the store of a rule, for a command that goes over all rules. A shard is named by whoever leaves it out.
 async fn store_of(config: &Config) -> Result<Arc<dyn Store>, Failure> {
     let named = |failure: Failure| if config.which.name.shard().is_some() { failure } else { failure.of(&config.which) };
-    store::open(config).await.map_err(|error| named(error.into()))
+    store::open(settings_of(config)).await.map_err(|error| named(error.into()))
 }
 
 /// What two ends amount to: a wrong configuration counts for more than a server that may come back, and that for more than

@@ -33,7 +33,7 @@ use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::{Config, Door as Kind, Hints},
+    config::{Door as Kind, Hints, Redis, RuleName},
     redis::RedisError,
     trigger::Listening,
 };
@@ -108,27 +108,27 @@ trait Door: fmt::Debug + Send + Sync + 'static {
 const WITHOUT_AMQP: &str = "from is \"amqp\", and this order-closer was built without that; take the released package or binary, or build \
     it with `cargo build --release --features amqp`";
 
-/// Starts the doors of the configuration.
+/// Starts these doors, each of which has hints for these rules; those of Redis are this one's.
 ///
 /// # Errors
 /// Says which of them can't be used at all, and why.
-pub fn spawn(
-    config: &Config,
+pub fn spawn<'c>(
+    doors: impl Iterator<Item = (&'c Hints, Vec<RuleName>)>,
+    redis: &Redis,
     rules: &watch::Receiver<Vec<Listening>>,
     stop: &CancellationToken,
     running: &mut JoinSet<()>,
 ) -> Result<(), String> {
-    for hints in &config.hints {
+    for (hints, wanted) in doors {
         let unfit = |what: &dyn fmt::Display| format!("hints, entry {}: {what}", hints.name);
-        let wanted = hints.rules(config);
         let intake = Intake::new(hints, wanted, rules.clone(), stop.clone());
         match hints.door().map_err(|what| unfit(&what))? {
             Kind::Stream(settings) => {
-                let door = stream::Stream::new(&config.redis, &settings).map_err(|error| unfit(&error))?;
+                let door = stream::Stream::new(redis, &settings).map_err(|error| unfit(&error))?;
                 running.spawn(intake.run(door));
             }
             Kind::SortedSet(settings) => {
-                let door = zset::SortedSet::new(&config.redis, &settings).map_err(|error| unfit(&error))?;
+                let door = zset::SortedSet::new(redis, &settings).map_err(|error| unfit(&error))?;
                 running.spawn(intake.run(door));
             }
             #[cfg(feature = "amqp")]
@@ -144,11 +144,11 @@ pub fn spawn(
 ///
 /// # Errors
 /// Says why not.
-pub async fn examine(config: &Config, hints: &Hints) -> Result<String, Fault> {
+pub async fn examine(hints: &Hints, redis: &Redis) -> Result<String, Fault> {
     let unusable = |reason: String| Fault { reason, fix: "see the door's entry among hints".into(), needs_a_hand: true };
     match hints.door().map_err(unusable)? {
-        Kind::Stream(settings) => stream::Stream::new(&config.redis, &settings)?.examine().await,
-        Kind::SortedSet(settings) => zset::SortedSet::new(&config.redis, &settings)?.examine().await,
+        Kind::Stream(settings) => stream::Stream::new(redis, &settings)?.examine().await,
+        Kind::SortedSet(settings) => zset::SortedSet::new(redis, &settings)?.examine().await,
         #[cfg(feature = "amqp")]
         Kind::Amqp(settings) => amqp::Queue::new(&settings, hints.prefetch).examine().await,
         #[cfg(not(feature = "amqp"))]

@@ -20,7 +20,7 @@ pub use key::{Key, KeyState};
 
 use crate::{
     close::{Bounds, Inbox},
-    config::{Config, Disputed, Rule, RuleName, Span},
+    config::{Rule, RuleName, Span},
     order::OrderId,
     outbox::{Event, Letter, PauseStatus, Recorded},
     redis::Commands,
@@ -176,7 +176,6 @@ impl Explanation {
 pub struct Explainer {
     store: Arc<dyn Store>,
     rule: Arc<Rule>,
-    disputed: Disputed,
     /// Whether orders are read ahead of their deadlines.
     looks_ahead: bool,
     mapping: Mapping,
@@ -188,14 +187,20 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// Who explains orders in this store; Redis is asked within `limit`.
+    /// Who explains this rule's orders, which are read ahead of their deadlines unless `ahead` is zero, in this store; Redis is asked
+    /// within `limit`.
     #[must_use]
-    pub fn of(config: &Config, store: &Arc<dyn Store>, bounds: Arc<Bounds>, redis: Result<Commands, String>, limit: Duration) -> Self {
-        let plus = config.orders.deadline.plus.map(Span::get);
+    pub fn of(
+        rule: Rule,
+        ahead: Duration,
+        store: &Arc<dyn Store>,
+        bounds: Arc<Bounds>,
+        (redis, limit): (Result<Commands, String>, Duration),
+    ) -> Self {
+        let plus = rule.deadline.plus.map(Span::get);
         Self {
-            rule: Arc::new(Rule::of(config)),
-            disputed: config.orders.disputed,
-            looks_ahead: !config.sweep.ahead.get().is_zero(),
+            rule: Arc::new(rule),
+            looks_ahead: !ahead.is_zero(),
             mapping: Mapping { zone_matters: store.zone_matters(), plus },
             store: Arc::clone(store),
             bounds,

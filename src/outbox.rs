@@ -26,7 +26,7 @@ mod targets;
 mod timers;
 mod unpacker;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -46,11 +46,11 @@ pub use pruner::Pruner;
 pub use relay::{Pass, Relay};
 pub use relays::{Plan, Relays};
 pub use states::{Note, State, TargetState};
-pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Firing, Rest, Target, cloud_event, couriers, webhooks_of};
+pub use targets::{Answer, CONTENT_TYPE, Closure, Endpoint, Entries, Firing, Rest, Settings, Target, cloud_event, couriers, webhooks_of};
 pub use timers::{Cancelled, Due, NewTimer, Rearmed, Registered, Timer, TimerName, TimerState};
 
 use crate::{
-    config::{Config, Events},
+    config::Events,
     store::{Neighbours, Outbox, Store, StoreError},
 };
 
@@ -59,19 +59,20 @@ use relays::Common;
 type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Starts whoever works on our own tables, if they are there: for this orders table, and for those that become its neighbours.
+/// Who stops has `grace` for what relays have in hand.
 ///
 /// # Errors
 /// As [`couriers`] says.
 pub fn spawn(
-    config: &Config,
+    settings: Settings<'_>,
+    grace: Duration,
     store: &Arc<dyn Store>,
     neighbours: &Neighbours,
     closed: &watch::Receiver<()>,
     stop: &CancellationToken,
     running: &mut JoinSet<()>,
 ) -> Result<Option<Relays>, String> {
-    let settings = &config.events;
-    say_untold(settings);
+    say_untold(settings.events);
     if !store.outbox().is_ready() {
         if store.outbox().version() > 0 {
             warn!(reason = store.outbox().missing(), "dead letters can't be used, and what was given up is tried again");
@@ -83,25 +84,19 @@ pub fn spawn(
     }
     neighbours.add(store.outbox());
     let all = store.outbox().clone().with_neighbours(neighbours);
-    running.spawn(Pruner::new(Arc::clone(store), settings.keep.get(), stop.clone()).pruning(Some(all)).run());
+    running.spawn(Pruner::new(Arc::clone(store), settings.events.keep.get(), stop.clone()).pruning(Some(all)).run());
     // What was recorded while events were enabled is still told.
-    let common = Common {
-        store: Arc::clone(store),
-        neighbours: neighbours.clone(),
-        closed: closed.clone(),
-        stop: stop.clone(),
-        grace: config.shutdown.timeout.get() / 2,
-    };
-    let (relays, ended) = Relays::start(Plan::of(config)?, common)?;
+    let common = Common { store: Arc::clone(store), neighbours: neighbours.clone(), closed: closed.clone(), stop: stop.clone(), grace };
+    let (relays, ended) = Relays::start(Plan::of(settings)?, common)?;
     running.spawn(ended);
     Ok(Some(relays))
 }
 
 /// Starts what a further orders table needs beside one that has all: its events are told and pruned with those of the others.
-pub fn join(config: &Config, store: &Arc<dyn Store>, neighbours: &Neighbours, stop: &CancellationToken, running: &mut JoinSet<()>) {
+pub fn join(settings: &Events, store: &Arc<dyn Store>, neighbours: &Neighbours, stop: &CancellationToken, running: &mut JoinSet<()>) {
     if store.outbox().is_ready() {
         neighbours.add(store.outbox());
-        running.spawn(Pruner::new(Arc::clone(store), config.events.keep.get(), stop.clone()).pruning(None).run());
+        running.spawn(Pruner::new(Arc::clone(store), settings.keep.get(), stop.clone()).pruning(None).run());
     }
 }
 

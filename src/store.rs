@@ -42,7 +42,7 @@ pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, 
 pub use error::{Misfit, OpenError, StoreError};
 pub use hosts::HostSeen;
 pub use obstacles::Obstacle;
-pub use opening::{Settings, Sharing, lacking_rights, open, open_with, tables_for, tables_of_timers};
+pub use opening::{Settings, Sharing, lacking_rights, open, tables_for, tables_of_timers};
 pub use own::{Asked, Neighbours, NewEvent, Outbox, Unpacked, VERSION as TABLES_VERSION, instance};
 pub use payload::Carried;
 pub use query::{Counted, Cursor, DueQuery, Inspected, Page, Window};

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     ask::{self, Ahead, Ask, Receiver},
     close::{Clearance, Clearances, Closer, Follow, Inbox, Outage, Registrar, Requests, Share, Stats, Worker},
-    config::{Config, Live, Sweep as SweepSettings, Which},
+    config::{Config, Live, Rule, Sweep as SweepSettings, Which},
     ops::Summaries,
     outbox::LatestPauses,
     redis::Commands,
@@ -111,7 +111,7 @@ impl Line {
         let is_shadow = shadow.is_some();
         let (peers, heartbeat) = place.membership(&rule);
         let outage = Arc::new(Outage::new(Arc::clone(&store)));
-        let witness = Witness::of(&config, &store, &commands);
+        let witness = Witness::of(&Rule::of(&config), &store, &commands);
         if let Some(witness) = &witness {
             witness.greet();
         }
@@ -233,7 +233,8 @@ impl Line {
             )),
             None => {
                 let body = Body {
-                    config: config.clone(),
+                    rule: Rule::of(&config),
+                    database: config.database.clone(),
                     store: Arc::clone(&store),
                     inbox: Arc::clone(&inbox),
                     stats: Arc::clone(&stats),

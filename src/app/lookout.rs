@@ -11,11 +11,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info};
 
-use super::{RunError, places::Places};
+use super::{RunError, opening::settings_of, places::Places};
 use crate::{
     config::Config,
     ops::ServiceManager,
-    store::{self, OpenError, Settings, StoreError},
+    store::{self, OpenError, StoreError},
     watchdog,
 };
 
@@ -95,11 +95,13 @@ impl Lookout {
         }
     }
 
-    async fn look(&self, pattern: &Config) -> Result<Vec<String>, OpenError> {
-        let place = self.places.place(pattern);
-        let looked = store::find_tables(pattern, &Settings::of(pattern).sharing(&place.sharing)).await;
+    async fn look(&self, config: &Config) -> Result<Vec<String>, OpenError> {
+        let Some(pattern) = &config.which.pattern else { return Ok(Vec::new()) };
+        let place = self.places.place(config);
+        let settings = settings_of(config).sharing(&place.sharing);
+        let looked = store::find_tables(pattern, &settings).await.map(|names| config.found.add(pattern, names));
         if let Err(error @ OpenError::Store(StoreError::Unavailable(_))) = &looked
-            && let Some(cure) = error.cure().filter(|_| pattern.which.name.shard().is_some())
+            && let Some(cure) = error.cure().filter(|_| config.which.name.shard().is_some())
         {
             place.say_away(error, cure);
         }

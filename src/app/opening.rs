@@ -13,6 +13,7 @@ use crate::{
     close::Reminder,
     config::{Config, Rule},
     ops::ServiceManager,
+    outbox,
     shadow::{Past, Plan},
     store::{self, Claim, Obstacle, OpenError, Rehearsed, Settings, Shadow, Store, StoreError},
     trigger::{LONGEST_READ, claimed_twice},
@@ -32,17 +33,29 @@ pub async fn open_and_rehearse(config: &Config, settings: Settings) -> Result<Ar
     open(config, settings).await
 }
 
+/// What the configuration says of who is told of a rule's closures.
+#[must_use]
+pub fn told_of(config: &Config) -> outbox::Settings<'_> {
+    outbox::Settings { rule: &config.which.name, events: &config.events, redis: &config.redis }
+}
+
+/// What the configuration says of a rule's store.
+#[must_use]
+pub fn settings_of(config: &Config) -> Settings {
+    Settings::of(Rule::of(config), &config.database, &config.events)
+}
+
 async fn open(config: &Config, settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
     let opened = try_to_open(config, settings).await;
     let Err(error @ (OpenError::Missing(_) | OpenError::Store(StoreError::Rejected(_)))) = &opened else { return opened };
-    match store::lacking_rights(config).await {
+    match store::lacking_rights(&settings_of(config)).await {
         Ok(grants) if !grants.is_empty() => Err(StoreError::Refused { reason: error.to_string(), cure: grants.join(" ") }.into()),
         Ok(_) | Err(_) => opened,
     }
 }
 
 async fn try_to_open(config: &Config, settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
-    let store = store::open_with(settings).await?;
+    let store = store::open(settings).await?;
     if let Some(reason) = store.zone_changed().await? {
         return Err(OpenError::Zone(reason));
     }
@@ -114,7 +127,7 @@ pub(super) async fn wait_for_store(config: Config, way: Way) -> Result<Opened, U
     let place = way.places.place(&config);
     loop {
         way.manager.starting("waiting for the database");
-        let settings = Settings::of(&config).reading_within(LONGEST_READ).sharing(&place.sharing);
+        let settings = settings_of(&config).reading_within(LONGEST_READ).sharing(&place.sharing);
         let opened = match &way.shadow {
             None => open(&config, settings).await.map(|store| (store, None)),
             Some(plan) => open_shadow(&config, settings, plan).await.map(|shadowed| (Arc::clone(&shadowed.store) as _, Some(shadowed))),
@@ -180,7 +193,8 @@ async fn examined(config: Config, store: Arc<dyn Store>, place: Arc<Place>, shad
         Rehearsed::Closable(order) => debug!(%order, "a closure was tried on it and rolled back"),
         Rehearsed::NotTried(reason) => debug!(reason, "no closure was tried on an order"),
         Rehearsed::Refused { id, reason, lacking: true } => {
-            let fix = store::lacking_rights(&config).await.ok().map(|grants| grants.join(" ")).filter(|grants| !grants.is_empty());
+            let fix =
+                store::lacking_rights(&settings_of(&config)).await.ok().map(|grants| grants.join(" ")).filter(|grants| !grants.is_empty());
             error!(order = %id, reason, fix, "a closure was tried on this order, and what it lacks every order will lack");
         }
         Rehearsed::Refused { id, reason, lacking: false } => {

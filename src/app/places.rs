@@ -62,7 +62,7 @@ impl Places {
             let is_sharded = lines.iter().any(|config| config.which.name.shard().is_some());
             Arc::new(Place {
                 name,
-                sharing: Sharing::of(&lines),
+                sharing: Sharing::of(lines.iter().map(|config| &config.which.name)),
                 bounds: Arc::new(Bounds::new(lines[0].sweep.oldest.get())),
                 beat: if is_sharded { Beat::now() } else { Beat::default() },
                 pulse: Arc::default(),

@@ -10,6 +10,7 @@ use std::{
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use super::opening::told_of;
 use crate::{
     ask::{Receiver, Way},
     close::{Bounds, Inbox},
@@ -120,8 +121,10 @@ impl Reloading<'_> {
         let rules = config.of_each_rule();
         let rule = |name: &RuleName| rules.iter().find(|config| config.which.name == *name);
         let plans = live.relays.iter().filter_map(|(name, relays)| Some((relays.clone(), rule(name)?)));
-        let plans: Vec<(Relays, Plan)> =
-            plans.map(|(relays, config)| Plan::of(config).map(|plan| (relays, plan))).collect::<Result<_, _>>().map_err(Refused::Broken)?;
+        let plans: Vec<(Relays, Plan)> = plans
+            .map(|(relays, config)| Plan::of(told_of(config)).map(|plan| (relays, plan)))
+            .collect::<Result<_, _>>()
+            .map_err(Refused::Broken)?;
         let asked = live.rules.iter().filter_map(|of| Some((of.receiver.clone()?, rule(of.store.rule())?.close.ask.as_ref()?)));
         let ways: Vec<(Receiver, Way)> =
             asked.map(|(receiver, ask)| receiver.way(ask).map(|way| (receiver, way))).collect::<Result<_, _>>().map_err(Refused::Broken)?;

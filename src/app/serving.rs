@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::RunError,
     close::{Bounds, Gate, Inbox, Outage, Registrar, Requests, Stats},
-    config::{Config, Live, RuleName, Sweep},
+    config::{Config, Live, Rule, RuleName, Sweep},
     explain::Explainer,
     http::{self, Access, Desk, Desks, Figures},
     metric,
@@ -127,7 +127,8 @@ impl Serving {
         let last = Arc::clone(&overdues.last);
         running.spawn(gauges.run());
         running.spawn(overdues.run());
-        let explainer = Explainer::of(config, &store, bounds, Ok(commands.clone()), KEY_LIMIT).remembering(Arc::clone(&inbox));
+        let explainer = Explainer::of(Rule::of(config), config.sweep.ahead.get(), &store, bounds, (Ok(commands.clone()), KEY_LIMIT))
+            .remembering(Arc::clone(&inbox));
         let readiness = Readiness {
             store: Arc::clone(&store),
             inbox: Arc::clone(&inbox),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    app::settings_of,
     cli::{CommandResult, Exit, Failure, one_rule, output::complain, print, some_rules},
     config::{Config, Rule, Span},
     explain::read_id,
@@ -43,7 +44,7 @@ pub(super) async fn run(config: &Config, rule: Option<&str>, id: &str, ttl: Span
 
 /// Why the key can be no order's. Without the database, which `arm` does not need, there is nothing to say.
 async fn doubt(config: &Config, id: &str) -> Option<String> {
-    let store = store::open(config).await.ok()?;
+    let store = store::open(settings_of(config)).await.ok()?;
     let doubt = read_id(store.as_ref(), &Rule::of(config), id).err();
     store.close().await;
     doubt

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    app::open_and_rehearse,
+    app::{open_and_rehearse, settings_of},
     cli::{
         CommandResult, Exit, Failure,
         asking::{self, Means},
@@ -21,7 +21,7 @@ use crate::{
     explain::timer_named,
     order::{OrderId, Printable},
     outbox::UNDONE,
-    store::{Settings, Sharing, Store, StoreError},
+    store::{Sharing, Store, StoreError},
     trigger::{PauseWatch, compare_clocks},
 };
 
@@ -168,7 +168,7 @@ struct Desk {
 
 impl Desk {
     async fn open(config: Config, sharing: &Sharing, asks: bool, is_first: bool) -> Result<Self, Failure> {
-        let store = open_and_rehearse(&config, Settings::of(&config).sharing(sharing)).await?;
+        let store = open_and_rehearse(&config, settings_of(&config).sharing(sharing)).await?;
         let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
         // All rules have the same clock.
         if let Some(ahead) = compare_clocks(store.as_ref(), &config.redis, &bounds).await.filter(|_| is_first) {

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    app::told_of,
     cli::{CommandResult, Exit, Failure, complain, each_table, events::tables, print, store_of, worst},
     config::Config,
     outbox::{Pass, Relay, couriers},
@@ -25,7 +26,7 @@ pub(super) async fn run(config: &Config) -> CommandResult {
 async fn deliver(config: &Config) -> CommandResult {
     let store = store_of(config).await?;
     tables(store.as_ref())?;
-    let couriers = couriers(config).map_err(|error| Failure::new(Exit::Configuration, error))?;
+    let couriers = couriers(told_of(config)).map_err(|error| Failure::new(Exit::Configuration, error))?;
     let outbox = Arc::new(store.outbox_apart(couriers.len() + 1));
     if let Err(error) = outbox.unpack_all(Duration::MAX).await {
         complain(&format!("what was recorded of closures in batches can't be told yet: {error}"));

@@ -11,7 +11,7 @@ use crate::{
         print, some_rules, store_of,
     },
     close::Bounds,
-    config::Config,
+    config::{Config, Rule},
     explain::{Explainer, Explanation, KeyState, State},
     order::Printable,
     outbox::Letter,
@@ -91,7 +91,7 @@ async fn explained(config: &Config, id: &str) -> Result<Result<Explanation, Stri
     let bounds = Arc::new(Bounds::new(config.sweep.oldest.get()));
     compare_clocks(store.as_ref(), &config.redis, &bounds).await;
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());
-    let explainer = Explainer::of(config, &store, bounds, redis, REDIS);
+    let explainer = Explainer::of(Rule::of(config), config.sweep.ahead.get(), &store, bounds, (redis, REDIS));
     let explained = match explainer.find(id).await? {
         Ok(id) => Ok(explainer.explain(&id).await?),
         Err(reason) => Err(reason),

@@ -24,10 +24,11 @@ use std::{
 use url::Url;
 
 use crate::{
+    app::settings_of,
     cli::{CommandResult, Exit, Failure, check, output::print},
-    config::{Config, DatabaseUrl, INIT_FILE, KeyPrefix, RedisUrl, Span, load_text},
+    config::{Config, DatabaseUrl, INIT_FILE, KeyPrefix, RedisUrl, Rule, Span, load_text},
     order::{OrderId, Row},
-    store::{self, Settings, Store, Survey, grants},
+    store::{self, Store, Survey, grants},
 };
 use asker::{Asker, Choice, Question};
 use file::{Server, Servers};
@@ -101,7 +102,7 @@ pub(super) async fn run(file: Option<PathBuf>, arguments: Arguments) -> CommandR
     let servers = servers(&asker, &arguments)?;
     let secrets = file::secrets(&file, &servers, replace)?;
     let base = base(&servers)?;
-    let survey = Survey::open(&base).await?;
+    let survey = Survey::open(settings_of(&base)).await?;
     let chosen = choose(&asker, &arguments, &survey, &base, &servers).await;
     survey.close().await;
     let (text, newest) = chosen?;
@@ -208,7 +209,7 @@ fn configured(file: &Path, text: &str, base: &Config) -> Result<Config, Failure>
 }
 
 async fn open(config: &Config) -> Result<Arc<dyn Store>, Failure> {
-    Ok(store::open_with(Settings::of(config).reading_within(READ)).await?)
+    Ok(store::open(settings_of(config).reading_within(READ)).await?)
 }
 
 /// The text of the file, and the ids of the newest orders.
@@ -388,7 +389,7 @@ async fn to_do(config: &Config, store: &dyn Store) {
             create.iter().for_each(|statement| print(statement));
         }
     }
-    let statements = grants(config, config.database.url.database().as_deref()).statements;
+    let statements = grants(&Rule::of(config), &config.database.url, config.database.url.database().as_deref()).statements;
     if !statements.is_empty() {
         print("\nWhat the daemon's own user needs, once it is created (docs/database.md has how, and more for events):\n");
         statements.iter().for_each(|statement| print(statement));

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
+    app::settings_of,
     cli::{CommandResult, Exit, Failure, each_table, left_out::LeftOut, print, store_of},
     config::Config,
     outbox::{Migrated, MigrationScript},
@@ -29,7 +30,7 @@ pub(super) async fn run(config: &Config) -> CommandResult {
 /// Those beside one orders table.
 async fn migrate(config: &Config) -> Result<Migrated, Failure> {
     if config.which.name.is_timers() {
-        return tables_of_timers(config).await?.migrate().await.map_err(with_the_other_way);
+        return tables_of_timers(&settings_of(config)).await?.migrate().await.map_err(with_the_other_way);
     }
     let store = store_of(config).await?;
     let migrated = store.outbox().migrate().await.map_err(with_the_other_way)?;
@@ -89,7 +90,7 @@ pub(super) async fn print_sql(config: &Config) -> CommandResult {
 
 async fn script(config: &Config) -> Result<MigrationScript, Failure> {
     if config.which.name.is_timers() {
-        return Ok(tables_of_timers(config).await?.migration_script().await?);
+        return Ok(tables_of_timers(&settings_of(config)).await?.migration_script().await?);
     }
     let store = store_of(config).await?;
     let script = store.outbox().migration_script().await?;

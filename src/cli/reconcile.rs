@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use pass::Pass;
 
 use crate::{
-    app::open_and_rehearse,
+    app::{open_and_rehearse, settings_of},
     cli::{
         CommandResult, Exit, Failure,
         asking::{self, Means},
@@ -32,7 +32,7 @@ use crate::{
     config::{Config, Oldest, Retry, RuleName, Span, Which},
     order::Printable,
     redis::RedisError,
-    store::{self, Settings, Sharing, Store, Window},
+    store::{self, Sharing, Store, Window},
     trigger::{PauseWatch, accept_clock, compare_clocks, left_alone, since},
 };
 
@@ -155,8 +155,8 @@ async fn pass_over(
 ) -> CommandResult {
     let started = Instant::now();
     // A dry run may be made by a user who has no right to update.
-    let settings = Settings::of(config).sharing(sharing);
-    let store = if arguments.dry_run { store::open_with(settings).await? } else { open_and_rehearse(config, settings).await? };
+    let settings = settings_of(config).sharing(sharing);
+    let store = if arguments.dry_run { store::open(settings).await? } else { open_and_rehearse(config, settings).await? };
     opened.replace(Arc::clone(&store));
     let deadline = arguments.max_duration.and_then(|limit| started.checked_add(limit.get()));
     let oldest = arguments.oldest.unwrap_or(config.sweep.oldest).get();

@@ -6,9 +6,10 @@ use futures::future::join_all;
 
 use super::{Command, Exit, Failure, runtime};
 use crate::{
+    app::settings_of,
     config::{Config, RuleName},
     order::{Printable, did_you_mean},
-    store::{self, OpenError, Settings, Sharing, StoreError},
+    store::{self, OpenError, Sharing, StoreError},
 };
 
 /// Looks up the tables that patterns stand for, leaves only the shard that is named, and refuses what does not go over several.
@@ -60,8 +61,12 @@ impl Command {
 /// Looks up the tables that patterns stand for. One whose database is away stays a pattern: whoever opens it says why.
 async fn find_tables(patterns: &[Config]) -> Result<(), Failure> {
     let sharing_of = sharings(patterns);
-    let looked =
-        join_all(patterns.iter().map(async |config| store::find_tables(config, &Settings::of(config).sharing(&sharing_of(config))).await));
+    let looked = join_all(patterns.iter().map(async |config| {
+        let Some(pattern) = &config.which.pattern else { return Ok(()) };
+        let names = store::find_tables(pattern, &settings_of(config).sharing(&sharing_of(config))).await?;
+        config.found.add(pattern, names);
+        Ok(())
+    }));
     for (config, looked) in patterns.iter().zip(looked.await) {
         match looked {
             Ok(_) | Err(OpenError::Store(StoreError::Unavailable(_) | StoreError::TimedOut(_))) => {}
@@ -121,6 +126,7 @@ pub(super) fn sharings(lines: &[Config]) -> impl Fn(&Config) -> Sharing + use<> 
     for config in lines {
         databases.entry(config.which.database.clone()).or_default().push(config);
     }
-    let sharings: BTreeMap<_, _> = databases.into_iter().map(|(name, lines)| (name, Sharing::of(&lines))).collect();
+    let sharings: BTreeMap<_, _> =
+        databases.into_iter().map(|(name, lines)| (name, Sharing::of(lines.iter().map(|config| &config.which.name)))).collect();
     move |config| sharings.get(&config.which.database).cloned().unwrap_or_default()
 }

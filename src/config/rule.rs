@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::{ColumnName, Config, Deadline, KeyPrefix, Orders, RuleName, Statement, Status, TableName};
+use super::{ColumnName, Config, Deadline, Disputed, KeyPrefix, Orders, RuleName, Statement, Status, TableName};
 
 /// Longer than any calendar, in microseconds, and still within an `i64` when it is added to a time of ours.
 const FOREVER: i64 = 9_000_000_000_000_000_000;
@@ -42,6 +42,8 @@ pub struct Rule {
     pub traceparent: Option<ColumnName>,
     /// Columns that the question before closing carries.
     pub asked: Vec<ColumnName>,
+    /// What becomes of an order that its row calls due before its key expires.
+    pub disputed: Disputed,
     /// What stands before the id in an order's key.
     pub key_prefix: KeyPrefix,
     /// What the index is to be called by which the sweep reads, where it is missing.
@@ -149,6 +151,7 @@ impl Rule {
             include: if config.events.enabled { config.events.include.clone() } else { Vec::new() },
             traceparent: config.events.traceparent.clone().filter(|_| config.events.enabled),
             asked: config.close.ask.as_ref().map(|ask| ask.include.clone()).unwrap_or_default(),
+            disputed: orders.disputed,
             key_prefix: config.redis.key_prefix.clone(),
             due_index: index_name("due", config.which.indexed.due.as_ref(), config),
             id_index: index_name("id", config.which.indexed.id.as_ref(), config),

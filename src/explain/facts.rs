@@ -117,10 +117,10 @@ impl<'e> Facts<'e> {
 
     /// What keeps an order from closing that is due.
     fn in_the_way(&self) -> State {
-        let Explainer { bounds, disputed, .. } = self.explainer;
+        let Explainer { bounds, rule, .. } = self.explainer;
         let overdue = self.remaining().unwrap_or_default().saturating_neg();
         let is_old = bounds.oldest().is_some_and(|oldest| u128::from(overdue.unsigned_abs()) > oldest.as_micros());
-        let is_disputed = *disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
+        let is_disputed = rule.disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
         // A timer may be armed again for the very time at which it has fired.
         if self.closure().is_some() && !self.explainer.rule.name.is_timers() {
             State::Undone
@@ -147,7 +147,7 @@ impl<'e> Facts<'e> {
     fn next(&self, state: State) -> Option<Next> {
         let next = |trigger: Trigger, at: Option<i64>| Some(Next { trigger: trigger.name(), at: at.map(rfc3339) });
         let row = &self.row()?.row;
-        let waits_for_key = self.explainer.disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
+        let waits_for_key = self.explainer.rule.disputed == Disputed::Wait && self.difference().is_some_and(|later| later > 0);
         match state {
             State::NotDue | State::Disputed if waits_for_key => next(Trigger::Expired, self.key.at),
             State::Disputed => {

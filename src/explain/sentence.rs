@@ -173,7 +173,7 @@ impl Facts<'_> {
     fn what_then(&self) -> String {
         let (key, closes) = (self.key_name(), self.words().closes);
         match (self.difference(), self.key.at) {
-            (Some(later), Some(at)) if later > 0 && self.explainer.disputed == Disputed::Wait => {
+            (Some(later), Some(at)) if later > 0 && self.explainer.rule.disputed == Disputed::Wait => {
                 format!("; its key {key} expires {} later, at {}, and it waits for that (orders.disputed)", difference(later), moment(at))
             }
             (Some(earlier), _) if earlier < 0 => {

@@ -19,7 +19,7 @@ use super::{database::Connections, outbox::Deliver, planted::Planted, provider::
 use crate::{
     ask::{self, Ahead, Ask},
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Share, Stats, Worker},
-    config::{self, Config, KeyPrefix, Live, Retry, RuleName, Sweep as Settings},
+    config::{self, Config, Database, KeyPrefix, Live, Retry, Rule, RuleName, Sweep as Settings},
     order::Trigger,
     outbox::{Courier, Relay},
     store::Store,
@@ -218,7 +218,7 @@ impl Daemon {
             tasks.spawn(ask.run(stop.clone()));
         }
         tasks.spawn(watch_clock_again_and_again(Arc::clone(&store), Arc::clone(&bounds), Arc::clone(&inbox), stop.clone()));
-        let body = Body { config: Config::default(), store, inbox, stats, outage, gate, passes };
+        let body = Body { rule: Rule::of(&Config::default()), database: Database::default(), store, inbox, stats, outage, gate, passes };
         tasks.spawn(peers.run(Heart::of(body, Board::Memory(redis), Arc::default(), stop.clone())));
         world.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         Self { node, bounds, tasks, stop }

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::{Backlog, Courier, Relay, couriers, unpacker::Unpacker};
+use super::{Backlog, Courier, Relay, Settings, couriers, unpacker::Unpacker};
 use crate::{
-    config::{Config, Retry},
+    config::Retry,
     store::{Neighbours, Outbox, Store},
 };
 
@@ -32,10 +32,9 @@ impl Plan {
     ///
     /// # Errors
     /// As [`couriers`] says.
-    pub fn of(config: &Config) -> Result<Self, String> {
-        let settings = &config.events;
-        let named = settings.targets().map(str::to_owned).collect();
-        Ok(Self { couriers: couriers(config)?, named, retry: settings.retry.clone() })
+    pub fn of(settings: Settings<'_>) -> Result<Self, String> {
+        let named = settings.events.targets().map(str::to_owned).collect();
+        Ok(Self { couriers: couriers(settings)?, named, retry: settings.events.retry.clone() })
     }
 }
 

@@ -15,7 +15,7 @@ pub use stream::Entries;
 pub use webhook::Endpoint;
 
 use super::{Courier, Due, Event};
-use crate::config::Config;
+use crate::config::{Events, Redis, RuleName};
 
 /// What came of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,24 +98,35 @@ pub trait Target: fmt::Debug + Send + Sync {
     async fn deliver(&self, event: &Event) -> Answer;
 }
 
-/// The setting that has the webhooks of a rule.
-#[must_use]
-pub fn webhooks_of(rule: &Config) -> &'static str {
-    if rule.which.name.is_timers() { "timers.webhooks" } else { "events.webhooks" }
+/// Who is told of a rule's closures, as the configuration has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'c> {
+    /// The rule.
+    pub rule: &'c RuleName,
+    /// What is recorded and reported.
+    pub events: &'c Events,
+    /// Where a stream is.
+    pub redis: &'c Redis,
 }
 
-/// All targets of the configuration.
+/// The setting that has the webhooks of a rule.
+#[must_use]
+pub fn webhooks_of(rule: &RuleName) -> &'static str {
+    if rule.is_timers() { "timers.webhooks" } else { "events.webhooks" }
+}
+
+/// All targets.
 ///
 /// # Errors
 /// Says which file of which target can't be used.
-pub fn couriers(config: &Config) -> Result<Vec<Courier>, String> {
+pub fn couriers(Settings { rule, events, redis }: Settings<'_>) -> Result<Vec<Courier>, String> {
     let mut couriers = Vec::new();
-    let list = webhooks_of(config);
-    for webhook in &config.events.webhooks {
-        couriers.push(Courier::of(|| Endpoint::new(list, webhook, &config.events.source))?);
+    let list = webhooks_of(rule);
+    for webhook in &events.webhooks {
+        couriers.push(Courier::of(|| Endpoint::new(list, webhook, &events.source))?);
     }
-    if let Some(stream) = &config.events.stream {
-        couriers.push(Courier::of(|| Entries::new(&config.redis, stream, &config.events.source))?);
+    if let Some(stream) = &events.stream {
+        couriers.push(Courier::of(|| Entries::new(redis, stream, &events.source))?);
     }
     Ok(couriers)
 }

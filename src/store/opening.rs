@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::Mutex;
 
 use crate::{
-    config::{ColumnName, Config, Database, DatabaseUrl, Events, Rule},
+    config::{ColumnName, Database, DatabaseUrl, Events, Rule, RuleName},
     store::{Misfit, OpenError, Outbox, Store, mysql, postgres, sqlite, table},
 };
 
@@ -40,8 +40,9 @@ impl Sharing {
     /// For these rules, or shards of rules, all in one database. Where there are shards none has a connection of its own, and
     /// what they read of what falls due they read together.
     #[must_use]
-    pub fn of(lines: &[&Config]) -> Self {
-        Self { is_of_shards: lines.iter().any(|config| config.which.name.shard().is_some()), ..Self::between(lines.len()) }
+    pub fn of<'n>(lines: impl Iterator<Item = &'n RuleName>) -> Self {
+        let (count, is_of_shards) = lines.fold((0, false), |(count, any), line| (count + 1, any || line.shard().is_some()));
+        Self { is_of_shards, ..Self::between(count) }
     }
 }
 
@@ -70,11 +71,9 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What the configuration says.
+    /// For closing a rule's orders.
     #[must_use]
-    pub fn of(config: &Config) -> Self {
-        let Config { database, events, .. } = config;
-        let mut rule = Rule::of(config);
+    pub fn of(mut rule: Rule, database: &Database, events: &Events) -> Self {
         if rule.name.is_timers() {
             let now = match database.url {
                 DatabaseUrl::Postgres(_) => postgres::NOW,
@@ -117,19 +116,11 @@ impl Settings {
     }
 }
 
-/// Connects to the configured database and reads its catalogue, as [`open_with`] does.
-///
-/// # Errors
-/// As [`open_with`] says.
-pub async fn open(config: &Config) -> Result<Arc<dyn Store>, OpenError> {
-    open_with(Settings::of(config)).await
-}
-
 /// Connects to the database of these settings and reads its catalogue.
 ///
 /// # Errors
 /// [`OpenError::Misfit`] when the table does not fit the rule, [`OpenError::Store`] when the database can't be reached.
-pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
+pub async fn open(settings: Settings) -> Result<Arc<dyn Store>, OpenError> {
     let (url, of_timers) = (settings.database.url.clone(), settings.rule.name.is_timers());
     let opened: Result<Arc<dyn Store>, OpenError> = match url {
         DatabaseUrl::Postgres(_) => table::Table::<postgres::Postgres>::open(settings).await.map(|table| Arc::new(table) as _),
@@ -150,11 +141,10 @@ pub async fn open_with(settings: Settings) -> Result<Arc<dyn Store>, OpenError> 
 ///
 /// # Errors
 /// As [`open`] says.
-pub async fn lacking_rights(config: &Config) -> Result<Vec<String>, OpenError> {
-    let settings = Settings::of(config);
+pub async fn lacking_rights(settings: &Settings) -> Result<Vec<String>, OpenError> {
     match settings.database.url {
-        DatabaseUrl::Postgres(_) => table::lacking_rights::<postgres::Postgres>(&settings).await,
-        DatabaseUrl::MySql(_) => table::lacking_rights::<mysql::MySql>(&settings).await,
+        DatabaseUrl::Postgres(_) => table::lacking_rights::<postgres::Postgres>(settings).await,
+        DatabaseUrl::MySql(_) => table::lacking_rights::<mysql::MySql>(settings).await,
         DatabaseUrl::Sqlite(_) => Ok(Vec::new()),
     }
 }
@@ -163,12 +153,11 @@ pub async fn lacking_rights(config: &Config) -> Result<Vec<String>, OpenError> {
 ///
 /// # Errors
 /// As [`open`] says.
-pub async fn tables_of_timers(config: &Config) -> Result<Outbox, OpenError> {
-    let settings = Settings::of(config);
+pub async fn tables_of_timers(settings: &Settings) -> Result<Outbox, OpenError> {
     match settings.database.url {
-        DatabaseUrl::Postgres(_) => table::own_tables::<postgres::Postgres>(&settings).await,
-        DatabaseUrl::MySql(_) => table::own_tables::<mysql::MySql>(&settings).await,
-        DatabaseUrl::Sqlite(_) => table::own_tables::<sqlite::Sqlite>(&settings).await,
+        DatabaseUrl::Postgres(_) => table::own_tables::<postgres::Postgres>(settings).await,
+        DatabaseUrl::MySql(_) => table::own_tables::<mysql::MySql>(settings).await,
+        DatabaseUrl::Sqlite(_) => table::own_tables::<sqlite::Sqlite>(settings).await,
     }
 }
 

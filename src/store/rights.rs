@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 pub(super) use mentioned::Reading;
 
 use crate::{
-    config::{Config, DatabaseUrl, Events, Rule, TableName},
+    config::{DatabaseUrl, Events, Rule, TableName},
     store::{TABLES_VERSION as VERSION, WITH_BATCHES, WITH_PAUSES},
 };
 
@@ -112,15 +112,15 @@ pub struct Grants {
 
 /// The GRANTs for a user `order_closer`, of all that closing the orders of a rule needs. Nothing is asked of the database.
 #[must_use]
-pub fn grants(config: &Config, database: Option<&str>) -> Grants {
-    let (quote, to) = match &config.database.url {
+pub fn grants(rule: &Rule, url: &DatabaseUrl, database: Option<&str>) -> Grants {
+    let (quote, to) = match url {
         DatabaseUrl::Postgres(_) => ('"', "order_closer"),
         DatabaseUrl::MySql(_) => ('`', "'order_closer'@'%'"),
         DatabaseUrl::Sqlite(_) => ('"', ""),
     };
     let reading = Reading { quote, folds: quote == '"', escapes: quote == '`' };
     let mut rights: Vec<(TableName, BTreeSet<Right>)> = Vec::new();
-    for need in needs(&Rule::of(config), reading) {
+    for need in needs(rule, reading) {
         match rights.iter_mut().find(|(table, _)| *table == need.table) {
             Some((_, known)) => known.extend(need.rights),
             None => rights.push((need.table, need.rights)),

@@ -24,7 +24,7 @@ use crate::{
     order::{IdKind, OrderId, Row},
     store::{
         Carried, Catalogue, Census, Claim, ClockReading, Counted, DueQuery, HostSeen, Inspected, Limits, MappedColumn, NewEvent, Obstacle,
-        OpenError, Outbox, Page, Pool, Settings, Store, StoreError, Transaction, Updated, Window, open_with,
+        OpenError, Outbox, Page, Pool, Settings, Store, StoreError, Transaction, Updated, Window, open,
     },
 };
 
@@ -51,10 +51,10 @@ impl Shadow {
     /// Connects to the database of these settings, by sessions that only read.
     ///
     /// # Errors
-    /// As [`open_with`] says.
+    /// As [`open`] says.
     pub async fn open(settings: Settings) -> Result<Arc<Self>, OpenError> {
         let closed = settings.rule.closed.text();
-        let table = open_with(Settings { read_only: true, ..settings }).await?;
+        let table = open(Settings { read_only: true, ..settings }).await?;
         Ok(Arc::new(Self { table, closed, decisions: Arc::default() }))
     }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use sqlx::SqlSafeStr;
 
 use crate::{
-    config::{Config, DatabaseUrl, TableName},
+    config::{DatabaseUrl, TableName},
     store::{
         OpenError, Settings, StoreError,
         connections::Connections,
@@ -163,8 +163,8 @@ impl Survey {
     ///
     /// # Errors
     /// As the database says, sorted; what rules this database out.
-    pub async fn open(config: &Config) -> Result<Self, OpenError> {
-        let settings = Settings::of(config).reading_within(LIMIT);
+    pub async fn open(settings: Settings) -> Result<Self, OpenError> {
+        let settings = settings.reading_within(LIMIT);
         let url = settings.database.url.clone();
         let opened = match url {
             DatabaseUrl::Postgres(_) => Self::of::<Postgres>(&settings).await,

@@ -11,7 +11,7 @@ use super::{
     table::{connect, home},
 };
 use crate::{
-    config::{Config, DatabaseUrl, Pattern},
+    config::{DatabaseUrl, Pattern},
     order::did_you_mean,
 };
 
@@ -21,15 +21,14 @@ const MOST: usize = 2_000;
 /// How many are named where none fits.
 const NEAR: usize = 5;
 
-/// Looks up the tables that a pattern stands for, and adds them to those that were found; returns those that are new.
+/// Looks up the tables that a pattern may stand for, one at least.
 ///
 /// # Errors
 /// [`OpenError::Missing`] where none fits, with names of some that are alike; otherwise as [`super::open`] says.
-pub async fn find_tables(config: &Config, settings: &Settings) -> Result<Vec<String>, OpenError> {
-    let Some(pattern) = &config.which.pattern else { return Ok(Vec::new()) };
+pub async fn find_tables(pattern: &Pattern, settings: &Settings) -> Result<Vec<String>, OpenError> {
     let names = tables_like(settings, pattern, &pattern.like()).await?;
     if names.iter().any(|name| pattern.fit(name).is_some()) {
-        return Ok(config.found.add(pattern, names));
+        return Ok(names);
     }
     let near = match names.as_slice() {
         [] => did_you_mean(&pattern.name, tables_like(settings, pattern, "%").await?.iter().map(String::as_str)),

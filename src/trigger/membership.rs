@@ -41,7 +41,7 @@ use uuid::Uuid;
 
 use crate::{
     close::{Gate, Inbox, Outage, Share, Stats},
-    config::Config,
+    config::{Database, Rule},
     order::OrderId,
     store::Store,
     trigger::passes::Passes,
@@ -96,8 +96,10 @@ pub struct Heart {
 /// A table's part in a heartbeat.
 #[derive(Debug)]
 pub struct Body {
-    /// Which orders are closed, and where.
-    pub config: Config,
+    /// Which orders are closed.
+    pub rule: Rule,
+    /// Where they are.
+    pub database: Database,
     /// Whose identity the group has.
     pub store: Arc<dyn Store>,
     /// What waits.
@@ -158,10 +160,11 @@ impl Membership {
     pub async fn run(self: Arc<Self>, heart: Heart) {
         let Heart { board, pulse, mut bodies, stop } = heart;
         let Some(Some(first)) = stop.run_until_cancelled(bodies.recv()).await else { return };
-        let (config, store) = (first.config.clone(), Arc::clone(&first.store));
+        let (rule, database, store) = (first.rule.clone(), first.database.clone(), Arc::clone(&first.store));
         let mut session = Session {
             membership: &self,
-            config,
+            rule,
+            database,
             board,
             store,
             pulse,
@@ -195,7 +198,8 @@ impl Share for Membership {
 /// The heartbeat while it runs.
 struct Session<'m> {
     membership: &'m Membership,
-    config: Config,
+    rule: Rule,
+    database: Database,
     board: Board,
     store: Arc<dyn Store>,
     pulse: Arc<Pulse>,
@@ -219,7 +223,7 @@ struct Table {
 
 impl Session<'_> {
     fn take_in(&mut self, body: Body) {
-        let Body { config, store, inbox, stats, outage, gate, passes } = body;
+        let Body { rule, database, store, inbox, stats, outage, gate, passes } = body;
         let fitness = Fitness {
             store,
             pulse: Arc::clone(&self.pulse),
@@ -232,7 +236,7 @@ impl Session<'_> {
             // What all find alike is said once.
             silence: self.tables.is_empty().then(Silence::default),
         };
-        self.tables.push(Table { inbox, fitness, older: FirstEdition::new(&config) });
+        self.tables.push(Table { inbox, fitness, older: FirstEdition::new(&rule, &database) });
     }
 
     async fn beat_for_ever(&mut self) {
@@ -289,7 +293,7 @@ impl Session<'_> {
     async fn join(&mut self) {
         // It may be away; then it is the one that it was.
         let Ok(Ok(identity)) = tokio::time::timeout(IDENTITY, self.store.identity()).await else { return };
-        let group = Group::of(&self.config, &identity);
+        let group = Group::of(&self.rule, self.database.time_zone.as_ref(), &identity);
         if self.group.as_ref() != Some(&group) {
             self.leave().await;
             self.membership.change(Peers::forget);

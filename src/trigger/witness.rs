@@ -35,7 +35,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     close::{Clearance, Leave, Pending, Why},
-    config::{Config, Disputed, Span},
+    config::{Disputed, Rule, Span},
     order::{OrderId, Trigger},
     redis::{Commands, Expiries, Expiry},
     stall,
@@ -101,13 +101,13 @@ struct State {
 }
 
 impl Witness {
-    /// The witness that the configuration asks for, if it does.
+    /// The witness that a rule asks for, if it does.
     #[must_use]
-    pub fn of(config: &Config, store: &Arc<dyn Store>, commands: &Commands) -> Option<Arc<Self>> {
-        let mapping = Mapping { zone_matters: store.zone_matters(), plus: config.orders.deadline.plus.map(Span::get) };
+    pub fn of(rule: &Rule, store: &Arc<dyn Store>, commands: &Commands) -> Option<Arc<Self>> {
+        let mapping = Mapping { zone_matters: store.zone_matters(), plus: rule.deadline.plus.map(Span::get) };
         let witness = |prefix| Arc::new(Self::new(prefix, Arc::new(KeysInRedis::new(commands)), Arc::new(Arc::clone(store)), mapping));
-        let is_wanted = config.orders.disputed == Disputed::Wait && !commands.is_absent();
-        config.redis.key_prefix.get().filter(|_| is_wanted).map(witness)
+        let is_wanted = rule.disputed == Disputed::Wait && !commands.is_absent();
+        rule.key_prefix.get().filter(|_| is_wanted).map(witness)
     }
 
     /// A witness that asks for keys with this prefix.

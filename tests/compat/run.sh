@@ -31,8 +31,8 @@ declare -A lacks=(
 
 failed=0
 mkdir -p "$dir/results"
-"$cargo" test --quiet --test main --no-run || exit 1
-names="$("$cargo" test --quiet --test main -- --list --format terse | sed -n 's/: test$//p')"
+"$cargo" test --quiet --all-features --test main --no-run || exit 1
+names="$("$cargo" test --quiet --all-features --test main -- --list --format terse | sed -n 's/: test$//p')"
 
 for server in ${@:-$all}; do
 	[ -s "$dir/$server/version" ] || { echo "$server is not there: tests/compat/provision.sh $server" >&2 && exit 1; }
@@ -44,7 +44,7 @@ for server in ${@:-$all}; do
 	log="$dir/results/$server.log"
 	# The names have no spaces.
 	tests="$(echo "$names" | grep -E "$asked" | grep -vE "${lacks[$server]:-$none}")"
-	env "$variable=$dir/$server/bin" "$cargo" test --quiet --test main -- --exact $tests >"$log" 2>&1 || failed=1
+	env "$variable=$dir/$server/bin" "$cargo" test --quiet --all-features --test main -- --exact $tests >"$log" 2>&1 || failed=1
 	echo "$server ($(cat "$dir/$server/version")): $(sed -n 's/^test result: [A-Za-z]*\. \(.*failed\);.*/\1/p' "$log" | grep . || echo "no result, see $log")"
 	sed -n '/^failures:$/,/^test result/s/^    \([a-z_:0-9]*\)$/    failed: \1/p' "$log" | sort -u
 done

@@ -36,6 +36,7 @@ use std::{
 };
 
 use order_closer::{
+    app::settings_of,
     config,
     order::{OrderId, Row, Verdict, judge},
     store::{self, DueQuery, Limits, OpenError, Store, StoreError, Transaction, Window},
@@ -331,7 +332,7 @@ fn load(settings: &Settings) -> config::Config {
 }
 
 async fn try_open(settings: &Settings) -> Result<Arc<dyn Store>, OpenError> {
-    store::open(&load(settings)).await
+    store::open(settings_of(&load(settings))).await
 }
 
 async fn open(settings: &Settings) -> Arc<dyn Store> {

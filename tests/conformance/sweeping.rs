@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use order_closer::store::{self, DueQuery, Limits, LockWait, StoreError, Window};
+use order_closer::{
+    app::settings_of,
+    store::{self, DueQuery, Limits, LockWait, StoreError, Window},
+};
 
 use super::{
     Database, FUTURE, Kind, PAST, by_kind, create_orders, host_now, ids, load, open, overdue, overdue_orders, plain_orders, read, settings,
@@ -257,7 +260,7 @@ pub async fn a_page_ends_sooner_than_a_transaction(database: Database) {
     let slow = by_kind(database.kind, "pg_sleep(2.5)::text IS NOT NULL", "SLEEP(2.5) = 0", "");
     let config = load(&settings(&database).set("orders.filter", slow));
     let limit = Duration::from_millis(1_500);
-    let store = store::open_with(store::Settings::of(&config).reading_within(limit)).await.expect("it fits");
+    let store = store::open(settings_of(&config).reading_within(limit)).await.expect("it fits");
     let query = DueQuery { window: Window::overdue(None), limit: 10, after: None };
     let (began, read) = (Instant::now(), store.due(&query).await);
     assert!(matches!(read, Err(StoreError::TimedOut(_))), "{read:?}");
@@ -265,7 +268,7 @@ pub async fn a_page_ends_sooner_than_a_transaction(database: Database) {
     let mut transaction = store.begin(Limits { wait: LockWait::Patiently, ..Limits::BRIEF }).await.expect("a transaction can begin");
     assert_eq!(transaction.lock(&ids(&*store, &["1"])).await.expect("it may take longer").len(), 1);
     transaction.rollback().await;
-    assert_eq!(overdue(&*store::open(&config).await.expect("it fits")).await, ["1"], "nor does `reconcile` give up so soon");
+    assert_eq!(overdue(&*store::open(settings_of(&config)).await.expect("it fits")).await, ["1"], "nor does `reconcile` give up so soon");
 }
 
 /// A reading that no longer changes: servers count with delay.

@@ -282,3 +282,40 @@ async fn check_names_the_hosts() {
     }
     assert!(!failed.stderr.contains("s3cret"), "{}", failed.stderr);
 }
+
+/// Whoever only wants to know asks a standby, too; nothing closes there, and whoever tries is told so.
+#[tokio::test]
+async fn a_standby_can_be_read() {
+    let redis = Redis::start();
+    let primary = Postgres::options().start();
+    let mut shop = Shop::in_database(Database::on_postgres(&primary).await).await;
+    let settings = shop.settings_with(&redis).set("events.enabled", true);
+    migrated(&settings).await;
+    shop.order(1, -1_000).await;
+    order_closer(&settings, &["reconcile"]).await.expect_code(0);
+    shop.order(2, -1_000).await;
+    let standby = primary.standby();
+    let name = shop.database.url.rsplit('/').next().expect("a name").to_owned();
+    shop.database = Database::existing(&standby.url(&name));
+    wait::until("the standby has both orders", async || {
+        shop.database.try_rows("SELECT 1 FROM orders").await.is_ok_and(|rows| rows.len() == 2)
+    })
+    .await;
+    let settings = settings.set("database.url", standby.url(&name));
+    for (command, expected) in [
+        (vec!["events"], "1"),
+        (vec!["explain", "1"], "was closed"),
+        (vec!["explain", "2"], "unpaid"),
+        (vec!["dead-letters", "list"], ""),
+        (vec!["targets"], ""),
+        (vec!["reconcile", "--dry-run", "--verbose"], "1"),
+    ] {
+        let read = order_closer(&settings, &command).await.expect_code(0);
+        assert!(read.stdout.contains(expected), "{command:?}: {}", read.stdout);
+    }
+    for command in [vec!["reconcile"], vec!["close", "2"]] {
+        let refused = order_closer(&settings, &command).await;
+        assert!(refused.code != Some(0) && refused.stderr.contains("takes no writes"), "{command:?}: {refused:?}");
+    }
+    assert_eq!(shop.status(2).await, 0);
+}

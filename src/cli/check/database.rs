@@ -1,6 +1,7 @@
 //! What `check` examines in the orders database.
 
 use crate::{
+    app::settings_of,
     cli::check::{Examination, Finding, deadlines, events, host_micros},
     config::{Config, RuleName, Status},
     store::{self, Catalogue, Census, Claim, HostSeen, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
@@ -16,7 +17,8 @@ const GRANTED: &str = "grant the rights that are missing, as said above, and che
 
 pub(super) async fn examine(config: &Config, rules: &[RuleName], rehearsal: bool) -> Examination {
     let mut examination = Examination::default();
-    let (opened, lacking) = tokio::join!(store::open(config), store::lacking_rights(config));
+    let settings = settings_of(config);
+    let (opened, lacking) = tokio::join!(store::open(settings.clone()), store::lacking_rights(&settings));
     // Why there are none to be had, the other says.
     let lacking = lacking.unwrap_or_default();
     if !lacking.is_empty() {

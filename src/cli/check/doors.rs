@@ -14,7 +14,7 @@ const NAME: &str = "hints";
 pub(super) async fn examine(config: &Config) -> Examination {
     let is_for = |hints: &&Hints| hints.rule.as_ref().is_none_or(|rule| *rule == config.which.name);
     let mut examination = Examination::default();
-    let examined = config.hints.iter().filter(is_for).map(async |hints| (hints, doors::examine(config, hints).await));
+    let examined = config.hints.iter().filter(is_for).map(async |hints| (hints, doors::examine(hints, &config.redis).await));
     for (hints, examined) in join_all(examined).await {
         let place = hints.door().map(|door| door.place()).unwrap_or_default();
         let door = format!("{}: {place}", hints.name);

@@ -123,7 +123,8 @@ fn state(known: &TargetState) -> Option<Finding> {
 fn targets(config: &Config, backlog: &[Backlog]) -> Vec<Finding> {
     let section = if config.which.name.is_timers() { "timers" } else { "events" };
     let events = &config.events;
-    let mut findings: Vec<Finding> = events.webhooks.iter().map(|webhook| self::webhook(webhooks_of(config), webhook, backlog)).collect();
+    let mut findings: Vec<Finding> =
+        events.webhooks.iter().map(|webhook| self::webhook(webhooks_of(&config.which.name), webhook, backlog)).collect();
     if let Some(Stream { key, .. }) = &events.stream {
         findings.push(Finding::ok("stream", format!("{key}{}", waiting(Stream::name(), backlog))));
     }

@@ -13,7 +13,7 @@ use crate::{
         Exit,
         check::{Examination, Finding, Mark, host_micros},
     },
-    config::{Config, Redis, RedisAddress},
+    config::{Config, Redis, RedisAddress, Rule},
     redis::{Commands, EXPIRED_FLAGS, Events, Primary, RedisError, Subscriber, address, missing_flags, redis_cli, with_flags},
     trigger::{Intake, first_edition_lives},
 };
@@ -79,7 +79,7 @@ async fn inspect(config: &Config, examination: &mut Examination) {
         }
     }
     // Who may not read it is told so among the rights.
-    if first_edition_lives(config, &commands).await.unwrap_or(false) {
+    if first_edition_lives(&Rule::of(config), &config.database, &commands).await.unwrap_or(false) {
         examination.add(Finding::warn(
             "first edition",
             "a daemon of the first edition closes orders of this table, too: it asks nobody before that, and honours neither pause nor dispute",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    app::settings_of,
     cli::check::{Examination, Finding, Mark},
     config::{Config, Disputed, Span},
     order::Row,
@@ -27,7 +28,9 @@ const ENOUGH_WITHOUT: usize = 10;
 pub(super) async fn examine(config: &Config) -> Examination {
     let mut examination = Examination::default();
     let Some(prefix) = config.redis.key_prefix.get() else { return examination };
-    let (Ok(store), Ok(commands)) = tokio::join!(store::open(config), Commands::connect(&config.redis)) else { return examination };
+    let (Ok(store), Ok(commands)) = tokio::join!(store::open(settings_of(config)), Commands::connect(&config.redis)) else {
+        return examination;
+    };
     if let Ok(rows) = pending(store.as_ref()).await {
         let names: Vec<String> = rows.iter().map(|row| format!("{prefix}{}", row.id)).collect();
         match commands.expiries(&names, PATIENCE).await {

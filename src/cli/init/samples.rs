@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     cli::output::print,
     close::Bounds,
-    config::Config,
+    config::{Config, Rule},
     explain::{Explainer, read_id},
     order::OrderId,
     redis::Commands,
@@ -28,7 +28,7 @@ pub(super) async fn show(config: &Config, store: &Arc<dyn Store>, newest: &[Stri
         let found = store.due(&DueQuery { window, limit: 1, after: None }).await;
         ids.extend(found.into_iter().flat_map(|page| page.rows).map(|row| row.id).take(1));
     }
-    for id in newest.iter().filter_map(|id| read_id(store.as_ref(), &crate::config::Rule::of(config), id).ok()) {
+    for id in newest.iter().filter_map(|id| read_id(store.as_ref(), &Rule::of(config), id).ok()) {
         if ids.len() < SHOWN && !ids.contains(&id) {
             ids.push(id);
         }
@@ -38,7 +38,7 @@ pub(super) async fn show(config: &Config, store: &Arc<dyn Store>, newest: &[Stri
         return;
     }
     let redis = Commands::new(&config.redis).map_err(|error| error.to_string());
-    let explainer = Explainer::of(config, store, Arc::new(Bounds::new(oldest)), redis, REDIS);
+    let explainer = Explainer::of(Rule::of(config), config.sweep.ahead.get(), store, Arc::new(Bounds::new(oldest)), (redis, REDIS));
     print("What would become of some orders, if the daemon ran now:");
     for id in ids.into_iter().take(SHOWN) {
         match explainer.explain(&id).await {

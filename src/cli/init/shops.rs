@@ -1,7 +1,7 @@
 //! Shops whose tables are known: each file of `config/examples` knows its system by the tables that its own SQL names.
 
 use crate::{
-    config::{Config, DatabaseUrl, load_text},
+    config::{Config, DatabaseUrl, Rule, load_text},
     store::{SurveyedTable, grants},
 };
 
@@ -101,9 +101,8 @@ fn fits(name: &str, text: &str, database: &DatabaseUrl, tables: &[SurveyedTable]
         let orders = &config.orders;
         let columns = [&orders.id, &orders.status, &orders.deadline.column];
         let has = |table: &SurveyedTable, name: &str| table.columns.iter().any(|column| column.name == name);
-        let config = Config { database: crate::config::Database { url: database.clone(), ..config.database.clone() }, ..config.clone() };
         find(&orders.table.name).is_some_and(|table| columns.iter().all(|column| has(table, column.as_str())))
-            && grants(&config, None).tables.iter().all(|table| find(&table.name).is_some())
+            && grants(&Rule::of(config), database, None).tables.iter().all(|table| find(&table.name).is_some())
     })
 }
 

@@ -10,20 +10,20 @@ use tracing::warn;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    config::{Config, Database, DatabaseUrl, Orders, Status},
+    config::{Database, DatabaseUrl, Rule, Status},
     redis::{Commands, RedisError},
 };
 
 /// Longer than it takes between two of their heartbeats.
 const BEAT: Duration = Duration::from_millis(800);
 
-/// Whether a daemon of the first edition closes orders of this table: looks at two moments between which it would have
+/// Whether a daemon of the first edition closes a rule's orders in this database: looks at two moments between which it would have
 /// changed its heartbeat.
 ///
 /// # Errors
 /// As Redis says.
-pub async fn first_edition_lives(config: &Config, commands: &Commands) -> Result<bool, RedisError> {
-    let mut older = FirstEdition::new(config);
+pub async fn first_edition_lives(rule: &Rule, database: &Database, commands: &Commands) -> Result<bool, RedisError> {
+    let mut older = FirstEdition::new(rule, database);
     let fields = commands.fields(&older.key).await?;
     if fields.is_empty() {
         return Ok(false);
@@ -44,8 +44,8 @@ pub(super) struct FirstEdition {
 }
 
 impl FirstEdition {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { key: format!("order-closer:{}", group(config)), seen: None, said: false, silent: 0 }
+    pub(super) fn new(rule: &Rule, database: &Database) -> Self {
+        Self { key: format!("order-closer:{}", group(rule, database)), seen: None, said: false, silent: 0 }
     }
 
     /// Whether there are heartbeats of which it is not known yet whether they are of the living.
@@ -80,14 +80,14 @@ impl FirstEdition {
 }
 
 /// The name that the first edition gives to its group: the hash of a text as that edition's own parts were printed.
-fn group(config: &Config) -> String {
-    let Orders { table, id, status, unpaid, deadline, filter, closed: _, set: _, disputed: _ } = &config.orders;
-    let Database { url, url_file: _, time_zone, timeout: _, connections: _ } = &config.database;
-    let prefix = String::from(config.redis.key_prefix.clone());
+fn group(rule: &Rule, database: &Database) -> String {
+    let Rule { table, id, status, deadline, filter, .. } = rule;
+    let Database { url, url_file: _, time_zone, timeout: _, connections: _ } = database;
+    let prefix = String::from(rule.key_prefix.clone());
     let text = url.in_first_edition();
     let local = matches!(url, DatabaseUrl::Sqlite(_)) || ["localhost", "127.", "[::1]", "host=/"].iter().any(|part| text.contains(part));
     let host = if local { gethostname::gethostname().to_string_lossy().into_owned() } else { String::new() };
-    let mut unpaid: Vec<String> = unpaid.get().iter().map(Status::text).collect();
+    let mut unpaid: Vec<String> = rule.unpaid.iter().map(Status::text).collect();
     unpaid.sort_unstable();
     let whole = format!("{:?}", (host, text, time_zone, table, id, status, unpaid, deadline, filter, &prefix));
     format!("{:016x}", xxh3_64(whole.as_bytes()))
@@ -96,6 +96,11 @@ fn group(config: &Config) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+
+    fn older(config: &Config) -> FirstEdition {
+        FirstEdition::new(&Rule::of(config), &config.database)
+    }
 
     fn fields(fields: &[(&str, &str)]) -> HashMap<String, String> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -111,12 +116,12 @@ mod tests {
              deadline = { column = 'expires_at', plus = '30m' }",
         );
         let config: Config = config.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(FirstEdition::new(&config).key, "order-closer:4bc1f3a4faa2ac42");
+        assert_eq!(older(&config).key, "order-closer:4bc1f3a4faa2ac42");
     }
 
     #[test]
     fn one_lives_whose_field_changes() {
-        let mut older = FirstEdition::new(&Config::default());
+        let mut older = older(&Config::default());
         assert!(!older.lives(fields(&[("a", "1 ")])), "it may be a dead one's");
         assert!(!older.lives(fields(&[("a", "1 ")])));
         assert!(!older.lives(fields(&[("a", "1 "), ("b", "7 ")])), "seen for the first time");

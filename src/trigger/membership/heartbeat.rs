@@ -17,7 +17,7 @@ use std::fmt::Write;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::config::{Config, Status};
+use crate::config::{Rule, Status, TimeZone};
 
 /// What the hash is called before its group's own part; the number goes up when readers of the format before could not
 /// read it any more.
@@ -34,24 +34,23 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// The group of those who have this configuration, in the database with this identity.
-    pub(super) fn of(config: &Config, identity: &str) -> Self {
-        let orders = &config.orders;
-        let mut unpaid: Vec<String> = orders.unpaid.get().iter().map(Status::text).collect();
+    /// The group of those who have this rule, and read times in this zone, in the database with this identity.
+    pub(super) fn of(rule: &Rule, zone: Option<&TimeZone>, identity: &str) -> Self {
+        let mut unpaid: Vec<String> = rule.unpaid.iter().map(Status::text).collect();
         unpaid.sort_unstable();
         let text = serde_json::json!([
             identity,
-            config.database.time_zone.as_ref().map(ToString::to_string),
+            zone.map(ToString::to_string),
             // The shards of a rule in one database are closed together.
-            config.which.name.shard().map_or_else(|| orders.table.to_string(), |_| format!("{} in shards", config.which.name)),
-            orders.id.as_str(),
-            orders.status.as_str(),
+            rule.name.shard().map_or_else(|| rule.table.to_string(), |_| format!("{} in shards", rule.name)),
+            rule.id.as_str(),
+            rule.status.as_str(),
             unpaid,
-            orders.deadline.column.as_str(),
-            orders.deadline.plus.map(|plus| plus.get().as_micros().to_string()),
-            orders.deadline.unit.map(|unit| unit.micros()),
-            orders.filter,
-            String::from(config.redis.key_prefix.clone()),
+            rule.deadline.column.as_str(),
+            rule.deadline.plus.map(|plus| plus.get().as_micros().to_string()),
+            rule.deadline.unit.map(|unit| unit.micros()),
+            rule.filter,
+            String::from(rule.key_prefix.clone()),
         ]);
         Self { text: text.to_string() }
     }
@@ -109,9 +108,10 @@ impl Heartbeat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     fn group(identity: &str) -> Group {
-        Group::of(&Config::default(), identity)
+        Group::of(&Rule::of(&Config::default()), None, identity)
     }
 
     /// Other versions read it as it stands here.

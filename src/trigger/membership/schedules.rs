@@ -11,7 +11,10 @@ use super::{
     heartbeat::{Group, Heartbeat},
     peers::{Known, Peers},
 };
-use crate::{config::Config, order::OrderId};
+use crate::{
+    config::{Config, Rule},
+    order::OrderId,
+};
 
 /// How long the examination of a database takes that does not answer.
 const EXAMINATION: u64 = 500;
@@ -79,7 +82,7 @@ struct Schedule {
 
 impl Schedule {
     fn new(seed: u64) -> Self {
-        let group = Group::of(&Config::default(), "a database");
+        let group = Group::of(&Rule::of(&Config::default()), None, "a database");
         Self { random: StdRng::seed_from_u64(seed), group, hash: HashMap::new(), members: Vec::new(), born: 0 }
     }
 
@@ -110,7 +113,7 @@ impl Schedule {
 
     /// What those write who do not know the group.
     fn forge(&mut self) {
-        let other = Group::of(&Config::default(), "another database");
+        let other = Group::of(&Rule::of(&Config::default()), None, "another database");
         let (name, beat) = (format!("{:08x}", self.random.random_range(0..20)), self.random.random());
         let text = Heartbeat { beat, fit: true, busy: true }.written(&name, &other);
         self.hash.insert(name, if beat % 2 == 0 { text } else { format!("{beat} busy") });
