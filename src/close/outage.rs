@@ -21,8 +21,9 @@ use crate::{
     watchdog,
 };
 
-/// The pause between two probes, where they end at once.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two probes, where they end at once; of shards there are many that probe one database.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE_OF_SHARDS: Duration = Duration::from_millis(100);
 
 /// How long after another a probe begins that hangs, as all do where the way is lost: the first that begins when it is there again
 /// says so, however long the others still wait.
@@ -69,7 +70,8 @@ impl Outage {
             biased;
             () = watchdog::waiting(over) => {}
             _turn = self.prober.lock() => {
-                until_answered(|| self.store.reach(), |fault| self.begin(orders, &fault)).await;
+                let pause = if self.store.rule().shard().is_some() { PAUSE_OF_SHARDS } else { PAUSE };
+                until_answered(pause, || self.store.reach(), |fault| self.begin(orders, &fault)).await;
                 self.over.notify_waiters();
             }
         }
@@ -125,9 +127,9 @@ impl Outage {
 }
 
 /// Probes until one ends well; says how others fail.
-async fn until_answered<P: Future<Output = Result<(), StoreError>>>(probe: impl Fn() -> P, failed: impl Fn(StoreError)) {
+async fn until_answered<P: Future<Output = Result<(), StoreError>>>(pause: Duration, probe: impl Fn() -> P, failed: impl Fn(StoreError)) {
     let mut probes = FuturesUnordered::new();
-    let mut next = Instant::now() + PAUSE;
+    let mut next = Instant::now() + pause;
     loop {
         tokio::select! {
             biased;
@@ -137,7 +139,7 @@ async fn until_answered<P: Future<Output = Result<(), StoreError>>>(probe: impl 
                     failed(fault);
                     watchdog::turned();
                     if probes.is_empty() {
-                        next = next.min(Instant::now() + PAUSE);
+                        next = next.min(Instant::now() + pause);
                     }
                 }
             },
@@ -166,7 +168,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 Err(StoreError::Unavailable("no answer".into()))
             };
-            until_answered(probe, |_| {}).await;
+            until_answered(PAUSE, probe, |_| {}).await;
             assert!(Instant::now() - back <= NEXT, "{:?} after {lost_for:?}", Instant::now() - back);
             assert!(begun.get() <= lost_for.as_millis() / 100 + 1, "{} probes in {lost_for:?}", begun.get());
         }
@@ -177,7 +179,7 @@ mod tests {
         let (began, failures) = (Instant::now(), std::cell::Cell::new(0));
         let probe =
             || async { if began.elapsed() >= Duration::from_secs(1) { Ok(()) } else { Err(StoreError::Unavailable("refused".into())) } };
-        until_answered(probe, |_| failures.set(failures.get() + 1)).await;
-        assert_eq!((failures.get(), began.elapsed()), (9, Duration::from_secs(1)));
+        until_answered(PAUSE, probe, |_| failures.set(failures.get() + 1)).await;
+        assert_eq!((failures.get(), began.elapsed()), (19, Duration::from_secs(1)));
     }
 }

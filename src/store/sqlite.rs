@@ -43,7 +43,7 @@ use statements::{IDS, Table};
 const ROW_BUFFER: usize = 2_000;
 
 /// For how long a connection is used: a backup that took the file's place meanwhile is another file.
-const KEPT: Duration = Duration::from_mins(1);
+const KEPT: Duration = Duration::from_secs(10);
 
 /// Orders in an SQLite file.
 #[derive(Debug)]

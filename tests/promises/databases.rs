@@ -256,8 +256,8 @@ async fn a_restored_backup_in_sqlite() {
     }
     std::fs::rename(&backup, file).expect("a file can be renamed");
     let restored = sqlx::SqlitePool::connect(&shop.database.url).await.expect("the backup can be opened");
-    // The daemon opens the file anew once a minute.
-    wait::within(2 * wait::LIMIT, "the orders of the backup are closed", async || {
+    // The daemon opens the file anew every ten seconds.
+    wait::within(wait::LIMIT, "the orders of the backup are closed", async || {
         let open: i64 = sqlx::query_scalar("SELECT count(*) FROM orders WHERE status = 0").fetch_one(&restored).await.expect("a number");
         open == 0
     })
