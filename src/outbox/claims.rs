@@ -229,7 +229,8 @@ impl Outbox {
 
     /// These events with their deliveries, in the order of time, as a claim for as long as `lease` would make them.
     async fn candidates(&self, link: &mut dyn Link, target: &str, lease: Duration, due: &[Uuid]) -> Result<Vec<Candidate>> {
-        let (words, deliveries, events, by_event) = (&self.words, self.words.deliveries(), self.words.events(), self.words.by_event);
+        let (words, deliveries, events) = (&self.words, self.words.deliveries(), self.words.events());
+        let (by_event, by_order) = (words.by_event, words.by_order);
         let failing_since = if self.knows_targets() { "d.failing_since" } else { "NULL" };
         let (due, ids) = words.event_ids(2, due);
         // In: ?1 target, from ?2 on events. Out: events with their deliveries, the clock, and when the earlier ones of their orders that wait for
@@ -237,9 +238,9 @@ impl Outbox {
         // each one's delivery by its event: of a join, or of ids that an index may serve, MariaDB would read the whole table for each event.
         let select = words.statement(&format!(
             "SELECT {columns}, d.attempts, {failing_since}, {now}, \
-             (SELECT MAX((SELECT CASE WHEN q.claimed_by IS NULL THEN q.due_at ELSE 0 END FROM {deliveries} q \
+             (SELECT MAX((SELECT CASE WHEN q.claimed_by IS NULL THEN q.due_at ELSE 0 END FROM {deliveries} q{by_event} \
                           WHERE q.event_id = p.id AND COALESCE(q.target, '') = ?1 AND q.due_at IS NOT NULL)) \
-              FROM {events} p WHERE p.order_id = e.order_id AND COALESCE(p.id, e.id) < e.id AND p.orders_table = e.orders_table) \
+              FROM {events} p{by_order} WHERE p.order_id = e.order_id AND COALESCE(p.id, e.id) < e.id AND p.orders_table = e.orders_table) \
              FROM {deliveries} d{by_event} JOIN {events} e ON e.id = d.event_id \
              WHERE COALESCE(d.target, '') = ?1 AND d.event_id IN ({due}) ORDER BY e.id",
             columns = columns(self),

@@ -62,8 +62,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(1);
 const DENIED_REST: Duration = Duration::from_secs(30);
 
-/// So long after a deadline an answer about it is none about the order, unless its row was read.
-const OVER: Duration = Duration::from_secs(2);
+/// So long after a deadline an answer about it is none about the order, unless its row was read: it may have been put off by that
+/// much since it was seen ahead.
+const OVER: Duration = Duration::from_secs(1);
 
 /// How many keys are asked for at once.
 const AT_ONCE: usize = 1_000;

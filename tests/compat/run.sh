@@ -19,9 +19,12 @@ promises='databases|dead_letters|faults|held|locks|network|poison|races|tables|t
 postgres="^(conformance::postgres::|promises::($promises)::.*in_postgres\$)"
 mariadb="^(conformance::mariadb::|promises::($promises)::.*in_mariadb\$)"
 
-# What is not asked of a server, because it has nothing like it.
+# What is not asked of a server, because it has nothing like it, or its package lacks a program for it.
 none='^$'
 declare -A lacks=(
+	[postgres-12]='a_postgres_that_is_promoted'
+	[postgres-17]='a_postgres_that_is_promoted'
+	[postgres-18]='a_postgres_that_is_promoted'
 	# This build of it has no TLS, and 6.2 no flag for new keys; and these tests set up clusters and sentinels as from 7.0 on.
 	[redis-6.2]='cluster|sentinels|_tls_|authority|other_ways_to_redis|the_printed_command_reaches_the_server|flags_of_others_stay'
 	# No type uuid, no Aria, no count of the rows that were read; and these tests' own SQL needs a table of numbers, EXPLAIN

@@ -79,6 +79,7 @@ pub(super) fn words(database: &str, orders_table: &str) -> Words {
         or_update: "ON DUPLICATE KEY UPDATE",
         // Of more than 200 events (eq_range_index_dive_limit) it is the statistics that say how many rows they have.
         by_event: " FORCE INDEX (PRIMARY)",
+        by_order: " FORCE INDEX (order_closer_events_order)",
         by_due: " FORCE INDEX (order_closer_deliveries_ours)",
         // A DELETE from one table takes no such hint.
         delete_by_event: |deliveries| format!("DELETE d FROM {deliveries} AS d FORCE INDEX (PRIMARY)"),

@@ -52,8 +52,11 @@ pub(crate) struct Words {
     pub(crate) dead_key: fn(&str) -> String,
     /// What makes an INSERT change the dead letter that is there already.
     pub(crate) or_update: &'static str,
-    /// What makes a statement find deliveries, whose table it follows, by their events, whatever the statistics say; and by when they are due.
+    /// What makes a statement find rows of the table that it follows, whatever the statistics say: deliveries by their events;
     pub(crate) by_event: &'static str,
+    /// events by their orders;
+    pub(crate) by_order: &'static str,
+    /// deliveries by when they are due.
     pub(crate) by_due: &'static str,
     /// The beginning of a DELETE from a table of deliveries, up to WHERE, that finds them by their events.
     pub(crate) delete_by_event: fn(&str) -> String,

@@ -41,6 +41,7 @@ pub(super) fn words(schema: &str, orders_table: &str) -> Words {
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
         by_event: "",
+        by_order: "",
         by_due: "",
         delete_by_event: |deliveries| format!("DELETE FROM {deliveries}"),
         locking: " FOR UPDATE OF e",

@@ -38,6 +38,7 @@ pub(in crate::store) fn words(schema: &str, orders_table: &str) -> Words {
         dead_key: str::to_owned,
         or_update: "ON CONFLICT (orders_table, order_id) DO UPDATE SET",
         by_event: "",
+        by_order: "",
         by_due: "",
         delete_by_event: |deliveries| format!("DELETE FROM {deliveries}"),
         // The transaction has locked everything.

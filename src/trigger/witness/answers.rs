@@ -75,9 +75,9 @@ impl Answers {
     /// The answer for an order whose row has this deadline, or an unknown one.
     pub(super) fn get(&self, id: &OrderId, deadline: Option<i64>) -> Option<&Answer> {
         let (answer, _) = self.by_id.get(id)?;
-        // A row that has changed has a key that may have changed.
-        let changed = matches!((deadline, answer.deadline), (Some(now), Some(then)) if now != then);
-        (!changed).then_some(answer)
+        // A row that has changed has a key that may have changed; and so may one that nobody had read then.
+        let is_of_another = deadline.is_some_and(|now| answer.deadline != Some(now));
+        (!is_of_another).then_some(answer)
     }
 
     /// Remembers an answer for an order that is due after so long.
