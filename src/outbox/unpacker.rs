@@ -137,7 +137,7 @@ mod tests {
         assert!(!closing.goes_on());
         sender.send_replace(());
         closing.next().await;
-        for _ in 0..3 {
+        for _ in 0..2 {
             sleep(TOGETHER + BUSY).await;
             assert!(closing.goes_on(), "the next batch takes longer");
         }
