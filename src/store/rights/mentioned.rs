@@ -8,6 +8,10 @@ use std::collections::{BTreeSet, HashSet};
 use super::{Need, Right};
 use crate::{config::TableName, store::template::token_length};
 
+/// What may come after a table that has no other name.
+const AFTER_A_TABLE: [&str; 14] =
+    ["SET", "WHERE", "JOIN", "ON", "INNER", "LEFT", "RIGHT", "CROSS", "NATURAL", "STRAIGHT_JOIN", "USING", "USE", "FORCE", "IGNORE"];
+
 /// A part of a statement, without white space, comments and literals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Token {
@@ -96,6 +100,10 @@ impl Statement<'_> {
         self.tokens.get(at).is_some_and(|token| token.is(word))
     }
 
+    fn joins(&self, at: usize) -> bool {
+        ["JOIN", "STRAIGHT_JOIN"].iter().any(|word| self.is(at, word))
+    }
+
     fn follows(&self, at: usize, words: &[&str]) -> bool {
         at.checked_sub(1).is_some_and(|before| words.iter().any(|word| self.is(before, word)))
     }
@@ -111,7 +119,7 @@ impl Statement<'_> {
                 }
                 Token::Other(')') => drop(inside.pop()),
                 token if token.is("FROM") && !self.follows(at, &["DISTINCT"]) && inside.last() != Some(&true) => self.from(at),
-                token if token.is("JOIN") => self.list(at + 1, &[Right::Select]),
+                Token::Word(_) if self.joins(at) => self.list(at + 1, &[Right::Select]),
                 token if token.is("USING") && !self.follows(at, &["KEY"]) && inside.last() != Some(&true) => {
                     self.list(at + 1, &[Right::Select]);
                 }
@@ -170,7 +178,7 @@ impl Statement<'_> {
             return self.add_to_target(Right::Select);
         }
         let set = (at..self.tokens.len()).find(|at| self.is(*at, "SET")).unwrap_or(at);
-        let joined = (at..set).filter(|at| self.is(*at, "JOIN"));
+        let joined = (at..set).filter(|at| self.joins(*at));
         let tables: Vec<Mentioned> = std::iter::once(at).chain(joined).flat_map(|at| self.tables(at + 1)).collect();
         let assigned = self.assigned(set);
         for (place, Mentioned { table, alias }) in tables.iter().enumerate() {
@@ -219,7 +227,7 @@ impl Statement<'_> {
             let Some((table, mut after)) = self.table(at) else { return tables };
             let is_function = self.tokens.get(after) == Some(&Token::Other('('));
             after += usize::from(self.is(after, "AS"));
-            let is_alias = |token: &&Token| !["SET", "WHERE", "JOIN", "ON", "INNER", "LEFT", "USING"].iter().any(|word| token.is(word));
+            let is_alias = |token: &&Token| !AFTER_A_TABLE.iter().any(|word| token.is(word));
             let alias = self.tokens.get(after).filter(is_alias).and_then(|token| name(token, self.reading));
             after += usize::from(alias.is_some());
             let is_defined = table.schema.is_none() && self.defined.contains(&table.name);
@@ -292,6 +300,16 @@ mod tests {
             (
                 "UPDATE order_items i JOIN `stock` s ON s.sku = i.sku SET s.n = s.n + i.n, s.m = 1 WHERE i.id IN (:ids)",
                 "order_items S, stock SU, stock S",
+            ),
+            (
+                "UPDATE (SELECT sku, SUM(n) AS n FROM items WHERE id IN (:ids) GROUP BY sku) AS freed \
+                 STRAIGHT_JOIN stock FORCE INDEX (PRIMARY) ON stock.sku = freed.sku SET stock.n = stock.n + freed.n",
+                "stock SU, items S, stock S",
+            ),
+            (
+                "UPDATE (SELECT sku FROM items WHERE id IN (:ids)) AS freed STRAIGHT_JOIN stock s FORCE INDEX (PRIMARY) ON s.sku = freed.sku \
+                 SET s.n = 0",
+                "stock SU, items S, stock S",
             ),
             ("UPDATE stock s, items i SET s.n = 1, i.m = IF(1, 2, 3) WHERE s.id = i.id", "stock SU, items SU"),
             ("DELETE i FROM order_items i JOIN t ON t.n = CONVERT(i.n USING utf8mb4) WHERE i.id IN (:ids)", "order_items SD, t S"),
