@@ -10,11 +10,14 @@ use super::{
     connection::{Connection, pattern},
     error::{RedisError, Result, Said},
 };
-use crate::config::Redis;
+use crate::config::{Redis, RedisAddress};
 
 /// Events that may wait between the client's task and the listener's, on the same thread; the client's default of
-/// 32 loses them in any burst. Room is taken for all of them from the beginning, 0.7 KiB for each.
-const EVENT_BUFFER: usize = 4_096;
+/// 32 loses them in any burst.
+const EVENT_BUFFER: usize = 16_384;
+
+/// The same where each of several nodes announces its part: room is taken for all of them from the beginning.
+const EVENT_BUFFER_OF_A_NODE: usize = 4_096;
 
 /// A connection that hears expired keys, for one session.
 #[derive(Debug)]
@@ -32,7 +35,9 @@ impl Subscriber {
     /// # Errors
     /// Says why there is no subscription.
     pub async fn connect(redis: &Redis) -> Result<(Self, Events)> {
-        let connection = Connection::open(redis, |performance| performance.broadcast_channel_capacity = EVENT_BUFFER).await?;
+        let is_node = matches!(redis.url.address, RedisAddress::Tcp { in_cluster: true, .. });
+        let buffer = if is_node { EVENT_BUFFER_OF_A_NODE } else { EVENT_BUFFER };
+        let connection = Connection::open(redis, |performance| performance.broadcast_channel_capacity = buffer).await?;
         // Nothing arrives before there is a subscription.
         let events = connection.link.client.keyspace_event_rx();
         let subscriber = Self { connection, pattern: pattern(redis) };
