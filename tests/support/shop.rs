@@ -93,7 +93,7 @@ impl Shop {
             Kind::MariaDb => "NOW(6)",
             Kind::Sqlite => "strftime('%Y-%m-%d %H:%M:%f', 'now')",
         };
-        // As docs/closing-sql.md has it: from 11.1 on MariaDB reads, and locks, the whole of a small inventory otherwise.
+        // As docs/closing-sql.md has it: MariaDB 11.8 reads, and locks, the whole of a small inventory otherwise.
         let release = match self.database.kind {
             Kind::MariaDb => {
                 "UPDATE (SELECT sku, sum(quantity) AS quantity FROM order_items WHERE order_no IN (:ids) GROUP BY sku) AS released \
