@@ -5,6 +5,7 @@
 //! told to nobody. The nodes of a cluster announce their own keys and no others, so each of its primaries has sessions of its
 //! own, for as long as it is one.
 
+mod losses;
 mod session;
 
 use std::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::listening;
-use crate::support::{Kind, Proxy, Redis, Settings, Shop};
+use crate::support::{Kind, Proxy, Redis, Settings, Shop, wait};
 
 /// In each second.
 const PUBLISHED: u32 = 30_000;
@@ -52,4 +52,32 @@ async fn a_flood_while_the_database_is_far_away() {
     proxy.delay(Duration::from_micros(7_500));
     let settings = shop.settings_with(&redis).set("database.url", proxy.url(&shop.database.url)).set("close.inbox", 20_000);
     assert_facts_go_first(&shop, &redis, &settings).await;
+}
+
+/// More at once than wait between the client and its reader, five times.
+#[tokio::test]
+async fn what_comes_faster_than_it_is_read_is_said_once() {
+    const SAID: &str = "notifications came faster than they could be read";
+    let shop = Shop::open(Kind::Sqlite).await;
+    let redis = Redis::options().config("client-output-buffer-limit pubsub 0 0 0").start();
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    let keys: Vec<String> = (0..150_000).map(|number| format!("another_{number}")).collect();
+    let publish: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![b"PUBLISH".as_slice(), b"__keyevent@0__:expired", key.as_bytes()]).collect();
+    for _ in 0..5 {
+        daemon.freeze();
+        redis.pipeline(&publish).expect("Redis takes them");
+        daemon.thaw();
+        wait::until("Redis has handed on all of them", async || {
+            let clients = redis.command(&["CLIENT", "LIST"]).text();
+            clients.lines().all(|client| client.contains(" oll=0 "))
+        })
+        .await;
+    }
+    daemon.until_logged(SAID).await;
+    daemon.stop().await;
+    let (said, summary) = (daemon.said(SAID), daemon.summary());
+    let events: u64 = said.iter().map(|record| record["events"].as_u64().expect("a number")).sum();
+    assert_eq!(events, summary.count("lost"), "each loss is said: {said:#?}");
+    // At first, and when the daemon stops.
+    assert!(said.len() <= 2, "{said:#?}");
 }

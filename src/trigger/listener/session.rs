@@ -10,7 +10,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::broadcast::error::RecvError;
 use tracing::{error, info, warn};
 
-use super::Listener;
+use super::{Listener, losses::Losses};
 use crate::{
     close::Reminder,
     config::Listen,
@@ -146,14 +146,19 @@ impl Session {
     /// Hears notifications, and never waits for anything but the next one.
     async fn hear(&self, mut events: Events) -> RedisError {
         let own = (self.primary.redis.listen == Listen::Own).then_some(self.primary.redis.url.database);
+        let mut losses = Losses::new();
         loop {
-            match events.recv().await {
+            let event = tokio::select! {
+                event = events.recv() => event,
+                () = losses.say_when_due() => continue,
+            };
+            match event {
                 Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
                 Ok(event) => self.listener.hand_on(event.key.as_bytes(), event.db),
                 Err(RecvError::Lagged(events)) => {
                     self.listener.rules.borrow().iter().for_each(|rule| rule.takers.first(|taker| taker.stats.lost(events)));
-                    warn!(events, "notifications came faster than they could be read; sweeping for what was lost");
                     self.listener.want_sweeps();
+                    losses.add(events);
                 }
                 // The audit says why.
                 Err(RecvError::Closed) => std::future::pending().await,
