@@ -3,7 +3,7 @@
 use super::{Example, assert_changes};
 use crate::support::{Database, Kind};
 
-async fn open() -> Example {
+pub(super) async fn open() -> Example {
     let database = Database::fresh(Kind::MariaDb).await;
     let example = Example::open("magento", database, "NOW()", include_str!("magento.sql")).await;
     let database = &example.database;

@@ -4,6 +4,7 @@
 //! tables before and after: what is listed, or what the system's own statements change, has changed, and nothing else has.
 
 mod changes;
+mod held;
 mod litemall;
 mod litemall_all;
 mod magento;

@@ -11,10 +11,15 @@ fn read(name: &str, file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Closes what is due, and expects the recorded changes.
-async fn closes(name: &'static str, kind: Kind, clock: &'static str) {
+pub(super) async fn open(name: &'static str, kind: Kind, clock: &'static str) -> Example {
     let example = Example::open(name, Database::fresh(kind).await, clock, &read(name, "schema.sql")).await;
     example.database.execute(&read(name, "orders.sql")).await;
+    example
+}
+
+/// Closes what is due, and expects the recorded changes.
+async fn closes(name: &'static str, kind: Kind, clock: &'static str) {
+    let example = open(name, kind, clock).await;
     let mut expected = Vec::new();
     for line in read(name, "changes.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         expected.push(match line.split_once("{SELECT ").and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {

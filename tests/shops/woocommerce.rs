@@ -5,7 +5,7 @@ use std::{path::Path, process::Command};
 use super::{Example, assert_changes};
 use crate::support::{Database, Redis, mariadb::MariaDb};
 
-async fn open(server: &MariaDb) -> Example {
+pub(super) async fn open(server: &MariaDb) -> Example {
     let database = Database::on_mariadb(server).await;
     let example = Example::open("woocommerce", database, "UTC_TIMESTAMP()", include_str!("woocommerce.sql")).await;
     let database = &example.database;

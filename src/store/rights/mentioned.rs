@@ -49,7 +49,7 @@ pub(super) fn mentioned(sql: &str, reading: Reading) -> Vec<Need> {
         .filter(|three| three[1].is("AS") && (three[2] == Token::Other('(') || three[2].is("MATERIALIZED") || three[2].is("NOT")))
         .filter_map(|three| name(&three[0], reading))
         .collect();
-    let mut statement = Statement { tokens: &tokens, reading, defined, needs: Vec::new(), target: None };
+    let mut statement = Statement { tokens: &tokens, reading, defined, needs: Vec::new(), target: None, deleted: None };
     statement.read();
     statement.needs
 }
@@ -87,6 +87,8 @@ struct Statement<'t> {
     needs: Vec<Need>,
     /// The table that is inserted into, of which ON CONFLICT and RETURNING speak.
     target: Option<TableName>,
+    /// How the table is called that DELETE names before its FROM.
+    deleted: Option<String>,
 }
 
 /// A table in a list of tables.
@@ -119,7 +121,7 @@ impl Statement<'_> {
                 }
                 Token::Other(')') => drop(inside.pop()),
                 token if token.is("FROM") && !self.follows(at, &["DISTINCT"]) && inside.last() != Some(&true) => self.from(at),
-                Token::Word(_) if self.joins(at) => self.list(at + 1, &[Right::Select]),
+                Token::Word(_) if self.joins(at) => self.read_or_delete(at + 1),
                 token if token.is("USING") && !self.follows(at, &["KEY"]) && inside.last() != Some(&true) => {
                     self.list(at + 1, &[Right::Select]);
                 }
@@ -139,8 +141,14 @@ impl Statement<'_> {
         // DELETE i FROM order_items i JOIN ...
         let deleted =
             at.checked_sub(1).filter(|before| self.follows(*before, &["DELETE"])).and_then(|at| name(&self.tokens[at], self.reading));
-        for Mentioned { table, alias } in self.tables(at + 1) {
-            let is_deleted = deleted.as_ref().is_some_and(|deleted| alias.as_ref() == Some(deleted) || table.name == *deleted);
+        self.deleted = deleted.or(self.deleted.take());
+        self.read_or_delete(at + 1);
+    }
+
+    /// The tables in a list, of which one may be what DELETE names.
+    fn read_or_delete(&mut self, at: usize) {
+        for Mentioned { table, alias } in self.tables(at) {
+            let is_deleted = self.deleted.as_ref().is_some_and(|deleted| alias.as_ref() == Some(deleted) || table.name == *deleted);
             self.needs.push(Need::of(table, if is_deleted { &[Right::Select, Right::Delete] } else { &[Right::Select] }));
         }
     }
@@ -314,6 +322,7 @@ mod tests {
             ("UPDATE stock s, items i SET s.n = 1, i.m = IF(1, 2, 3) WHERE s.id = i.id", "stock SU, items SU"),
             ("DELETE i FROM order_items i JOIN t ON t.n = CONVERT(i.n USING utf8mb4) WHERE i.id IN (:ids)", "order_items SD, t S"),
             ("DELETE a FROM a JOIN (SELECT id FROM b) AS c ON c.id = a.id", "a SD, b S"),
+            ("DELETE a FROM (SELECT id FROM b) AS c STRAIGHT_JOIN a FORCE INDEX (PRIMARY) ON a.id = c.id", "b S, a SD"),
             ("INSERT IGNORE INTO Log (`id`) VALUES (1) ON DUPLICATE KEY UPDATE id = 1", "Log I, Log U, Log S"),
             ("UPDATE a SET n = CONVERT((SELECT m FROM b) USING utf8mb4), c = CHAR(77 USING ascii)", "a SU, b S"),
             ("REPLACE INTO a SELECT id FROM b WHERE note = 'it\\'s FROM c'", "a ID, b S"),
