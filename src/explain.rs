@@ -224,6 +224,10 @@ impl Explainer {
         let (rows, (key, key_unknown)) = tokio::join!(self.store.inspect(id), self.key(id));
         let (rows, mut story) = (rows?, self.story(id).await);
         story.unknown.extend(key_unknown);
+        let is_standby = self.store.takes_writes().await.map(|takes| !takes).unwrap_or_else(|error| {
+            story.miss("whether the server takes writes", error.to_string());
+            false
+        });
         let kept = self.inbox.as_ref().and_then(|inbox| inbox.kept_by(id));
         let halted = match &self.inbox {
             Some(_) => self.store.halted().borrow().clone(),
@@ -232,7 +236,7 @@ impl Explainer {
                 None
             }),
         };
-        Ok(Facts::new(self, id, rows, (key, story), (kept, halted), asked).explanation())
+        Ok(Facts::new(self, id, rows, (key, story), (kept, halted), is_standby, asked).explanation())
     }
 
     /// The id of the order of which somebody speaks so; of a timer he may give the kind and the key instead, as `reminder/1001`.

@@ -181,6 +181,12 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn clock(&self) -> Result<ClockReading, StoreError>;
 
+    /// Whether the server takes writes from everybody who may write: no standby does, and none that was made read-only. Locks nothing.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn takes_writes(&self) -> Result<bool, StoreError>;
+
     /// Reads what `check` reports: version, clock, columns, indexes, rights, a sample deadline.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ pub(super) struct Facts<'e> {
     pub(super) story: Story,
     pub(super) kept: Option<KeptBy>,
     pub(super) halted: Option<String>,
+    /// Whether the server takes no writes, so that nothing closes there.
+    pub(super) is_standby: bool,
     pub(super) verdict: Option<Verdict>,
 }
 
@@ -35,6 +37,7 @@ impl<'e> Facts<'e> {
         rows: Vec<Inspected>,
         (key, story): (Key, Story),
         (kept, halted): (Option<KeptBy>, Option<String>),
+        is_standby: bool,
         asked: Instant,
     ) -> Self {
         let verdict = match &rows[..] {
@@ -44,7 +47,7 @@ impl<'e> Facts<'e> {
             _ => None,
         };
         let verdict = verdict.map(|row| explainer.bounds.judge_row(explainer.store.unpaid(), Trigger::Request, row.as_ref(), asked));
-        Self { explainer, id, rows, key, story, kept, halted, verdict }
+        Self { explainer, id, rows, key, story, kept, halted, is_standby, verdict }
     }
 
     pub(super) fn words(&self) -> &'static Words {
@@ -161,6 +164,7 @@ impl<'e> Facts<'e> {
                 let left = self.pause()?.left.and_then(|left| i64::try_from(left.as_micros()).ok());
                 next(Trigger::Sweep, left.map(|left| row.now.saturating_add(left)))
             }
+            State::Due if self.is_standby => None,
             State::Asked | State::Held | State::Refused | State::Due => next(Trigger::Sweep, None),
             State::NotFound
             | State::SeveralRows
@@ -214,6 +218,9 @@ impl<'e> Facts<'e> {
             }
             State::Held => "see which transaction holds it, if it does so for long: it may wait for somebody at a payment page".into(),
             State::Refused => "mend what its last try said; it is tried again by itself".into(),
+            State::Due if self.is_standby => {
+                "let database.url lead to the server that takes writes, and see that a daemon runs with that URL".into()
+            }
             State::Due => format!("see that a daemon runs (order-closer healthcheck), or run: order-closer close {id}{option}"),
             State::Closed | State::Settled | State::NotFound => return None,
         })
@@ -247,7 +254,10 @@ impl<'e> Facts<'e> {
             let Words { closing, deadline, .. } = self.words();
             notes.push(format!("{closing} is paused; if that lasts until its {deadline}, it waits"));
         }
-        if state == State::Due && self.explainer.inbox.is_none() {
+        if self.is_standby && self.next(state).is_some() {
+            notes.push("this server takes no writes (a standby, or made read-only): orders close at the one that does".into());
+        }
+        if state == State::Due && self.explainer.inbox.is_none() && !self.is_standby {
             notes.push(
                 "whether another transaction holds its row just now can't be seen by reading: a daemon knows of its own tries".into(),
             );

@@ -108,6 +108,13 @@ impl Facts<'_> {
             State::Refused => {
                 format!("is due since {due} and tried again by and by: the database refuses its {}{}", words.closure, self.said())
             }
+            State::Due if self.is_standby => {
+                format!(
+                    "{} and due since {due} ({left}); this server takes no writes (a standby, or made read-only), so nothing {} it here",
+                    unpaid(),
+                    words.closes
+                )
+            }
             State::Due => {
                 format!(
                     "{} and due since {due} ({left}); nothing known stands in its way, and the next sweep of a daemon {} it",

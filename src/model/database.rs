@@ -245,6 +245,10 @@ impl Store for Connections {
         Ok(ClockReading { micros, round_trip: asked.elapsed() })
     }
 
+    async fn takes_writes(&self) -> Result<bool> {
+        Err(not_in_memory())
+    }
+
     async fn catalogue(&self) -> Result<Catalogue> {
         Err(not_in_memory())
     }

@@ -78,6 +78,9 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// timeline, NULL where it counts none.
     const STANDING: &'static str;
 
+    /// The first of these alone, which any server of this kind answers. Locks nothing.
+    const IS_STANDBY: &'static str;
+
     /// How to connect to the host of a URL.
     ///
     /// # Errors

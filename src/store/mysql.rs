@@ -122,6 +122,7 @@ impl Dialect for MySql {
     const LIMITED_BY_TIME: bool = true;
 
     const STANDING: &'static str = concat!(any_read_only!(), ", NULL");
+    const IS_STANDBY: &'static str = any_read_only!();
 
     fn options(settings: &Settings, url: &DatabaseUrl) -> Result<MySqlConnectOptions, OpenError> {
         let Settings { database, rule, .. } = settings;
@@ -221,8 +222,9 @@ impl Dialect for MySql {
             // is too large may be made smaller), shutdown, killed by an operator or a limit, too many prepared statements.
             1021 | 1037 | 1038 | 1040..=1043 | 1047 | 1053 | 1077..=1080 | 1114 | 1129 | 1152 | 1154..=1161 | 1184 | 1203 | 1226 | 1251
             | 1317 | 1461
-            // A replica, read-only or on its way to becoming one.
-            | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3168 | 3169 | 3879 | 4031
+            // A replica, read-only or on its way to becoming one; with `innodb_read_only` MySQL can't lock the table, and MariaDB's is
+            // read-only.
+            | 1015 | 1036 | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3168 | 3169 | 3879 | 4031
             // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
             | 1176 => Class::Unavailable,
             _ => Class::Rejected,
@@ -230,7 +232,7 @@ impl Dialect for MySql {
     }
 
     fn refuses_to_write(error: &(dyn DatabaseError + 'static)) -> bool {
-        matches!(number(error), 1290 | 1792 | 1836)
+        matches!(number(error), 1015 | 1036 | 1290 | 1792 | 1836)
     }
 
     async fn identity(&self, session: &mut Session<Self>) -> Result<String, StoreError> {

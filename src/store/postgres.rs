@@ -68,6 +68,7 @@ impl Dialect for Postgres {
     const FAILS_WHOLE: bool = true;
 
     const STANDING: &'static str = STANDING;
+    const IS_STANDBY: &'static str = read_only!();
 
     fn options(_: &Settings, url: &DatabaseUrl) -> Result<PgConnectOptions, OpenError> {
         let options: PgConnectOptions = url.secret().parse().map_err(unusable_url)?;

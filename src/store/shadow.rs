@@ -198,6 +198,10 @@ impl Store for Shadow {
         self.table.clock().await
     }
 
+    async fn takes_writes(&self) -> Result<bool> {
+        self.table.takes_writes().await
+    }
+
     async fn catalogue(&self) -> Result<Catalogue> {
         self.table.catalogue().await
     }

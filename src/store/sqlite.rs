@@ -68,6 +68,7 @@ impl Dialect for Sqlite {
     const BEGIN: &'static str = "BEGIN IMMEDIATE";
 
     const STANDING: &'static str = "SELECT 0, NULL";
+    const IS_STANDBY: &'static str = "SELECT 0";
 
     fn options(settings: &Settings, url: &DatabaseUrl) -> Result<SqliteConnectOptions, OpenError> {
         let options: SqliteConnectOptions = url.secret().parse().map_err(unusable_url)?;

@@ -369,6 +369,11 @@ impl<D: Dialect> Store for Table<D> {
         clock(&mut self.connections.read().await?, &self.schema().statements).await
     }
 
+    async fn takes_writes(&self) -> Result<bool> {
+        let rows = self.connections.read().await?.execute(D::IS_STANDBY.into_sql_str()).await?;
+        Ok(number::<D>(&rows)? == 0)
+    }
+
     async fn catalogue(&self) -> Result<Catalogue> {
         let mut session = self.connections.read().await?;
         let Schema { table, fragments, statements, .. } = &*self.schema();

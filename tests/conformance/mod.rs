@@ -7,6 +7,7 @@ mod altered;
 mod at_once;
 mod batches;
 mod closing;
+mod cut_off;
 mod deadlines;
 mod hosts;
 mod identity;
@@ -248,6 +249,9 @@ mod mariadb {
         plans::a_look_up_reads_few_partitions,
         plans::claiming_finds_deliveries_by_their_events,
         read_only::a_mariadb_that_became_read_only,
+        read_only::sessions_that_are_read_only,
+        read_only::a_server_that_was_started_read_only,
+        cut_off::whoever_is_led_elsewhere_ends_nothing_there,
         hosts::the_one_that_answers,
         hosts::none_of_them,
         hosts::a_mariadb_that_is_made_read_only,

@@ -1,9 +1,16 @@
 //! A server that takes no writes any more, as after a failover: nobody closes there, everybody may read.
 
-use order_closer::store::{DueQuery, Limits, Store, StoreError, Window};
+use order_closer::{
+    outbox::DeadOrder,
+    store::{DueQuery, Limits, Store, StoreError, Window},
+};
 
-use super::{Database, Kind, begin, close, ids, open, overdue_orders, plain_orders, settings};
-use crate::support::{mariadb::MariaDb, postgres::Postgres, wait};
+use super::{
+    Database, Kind, begin, change, close, ids, open,
+    outbox::{migrated, with_events},
+    overdue_orders, plain_orders, settings,
+};
+use crate::support::{Proxy, mariadb::MariaDb, postgres::Postgres, proxy::Existing, wait};
 
 /// What a standby answers, too.
 async fn reads(store: &dyn Store) {
@@ -86,10 +93,96 @@ pub async fn a_mariadb_that_became_read_only(_: Database) {
     transaction.rollback().await;
     never_begins(&*store).await;
     assert!(is_away(store.reach().await));
+    assert_eq!(store.takes_writes().await, Ok(false));
     reads(&*store).await;
     database.execute("SET GLOBAL read_only = 0").await;
-    assert_eq!(store.reach().await, Ok(()));
+    assert_eq!((store.reach().await, store.takes_writes().await), (Ok(()), Ok(true)));
     assert_eq!(close(&*store, &["2", "3"]).await, 2);
+}
+
+/// A database of the same name and with the same orders on another server.
+async fn twin(database: &Database, server: &MariaDb) -> Database {
+    let name = database.url.rsplit('/').next().expect("a name");
+    Database::existing(&server.url("mysql")).execute(&format!("CREATE DATABASE {name}")).await;
+    let twin = Database::existing(&server.url(name));
+    for database in [database, &twin] {
+        plain_orders(database).await;
+        overdue_orders(database, 1..=3).await;
+    }
+    twin
+}
+
+/// Does it until it is done, each time on whatever connection the pool has; returns how often a read-only server was met before.
+async fn until_done(mut attempt: impl AsyncFnMut() -> Result<(), StoreError>) -> usize {
+    for refused in 0..10 {
+        let done = attempt().await;
+        if done.is_ok() {
+            return refused;
+        }
+        assert!(is_away(done.clone()), "{done:?}");
+    }
+    panic!("a connection to a server that takes no writes is used again and again");
+}
+
+async fn try_to_close(store: &dyn Store, id: &str) -> Result<(), StoreError> {
+    let ids = ids(store, &[id]);
+    let mut transaction = store.begin(Limits::BRIEF).await?;
+    let closed = match transaction.lock(&ids).await {
+        Ok(_) => change(&mut *transaction, &ids).await,
+        Err(error) => Err(error),
+    };
+    match closed {
+        Ok(_) => transaction.commit().await,
+        Err(error) => {
+            transaction.rollback().await;
+            Err(error)
+        }
+    }
+}
+
+/// Sessions that write nothing, for as long as they last, and new ones behind the same address that do.
+pub async fn sessions_that_are_read_only(database: Database) {
+    let server = MariaDb::options().start();
+    let twin = twin(&database, &server).await;
+    twin.execute("SET GLOBAL TRANSACTION READ ONLY").await;
+    let proxy = Proxy::before(&twin.url);
+    let store = open(&settings(&database).set("database.url", proxy.url(&twin.url))).await;
+    fill_pool(&*store).await;
+    wait::until("both are idle again", async || store.pools().iter().any(|pool| pool.name == "closing" && pool.idle == 2)).await;
+    proxy.lead_to(&database.url, Existing::Stay);
+    let refused = until_done(async || try_to_close(&*store, "1").await).await;
+    // Each of the two that were open is given up at its first refusal.
+    assert_eq!(refused, 2);
+    for _ in 0..5 {
+        assert_eq!(try_to_close(&*store, "1").await, Ok(()));
+    }
+    let closed = "SELECT count(*) FROM orders WHERE status = 4";
+    assert_eq!((twin.number(closed).await, database.number(closed).await), (0, 1));
+}
+
+/// A server that was started so that it changes nothing: neither orders nor our own tables.
+pub async fn a_server_that_was_started_read_only(database: Database) {
+    let mut server = MariaDb::options().start();
+    let mut twin = twin(&database, &server).await;
+    let own = async |database: &Database| drop(migrated(&with_events(database)).await);
+    own(&database).await;
+    own(&twin).await;
+    server.start_read_only();
+    twin.disconnect().await;
+    let proxy = Proxy::before(&twin.url);
+    let store = open(&with_events(&database).set("database.url", proxy.url(&twin.url))).await;
+    assert_eq!(store.count_overdue().await, Ok(3));
+    never_begins(&*store).await;
+    assert!(is_away(store.reach().await));
+    let bury = async || {
+        let id = ids(&*store, &["1"]).remove(0);
+        store.outbox().bury(&[DeadOrder { id, attempts: 1, error: "refused".into(), undone: None }]).await
+    };
+    assert!(is_away(bury().await), "{:?}", bury().await);
+    proxy.lead_to(&database.url, Existing::Stay);
+    until_done(bury).await;
+    let dead = "SELECT count(*) FROM order_closer_dead_letters";
+    assert_eq!((twin.number(dead).await, database.number(dead).await), (0, 1));
 }
 
 /// Whoever holds the database shows that it is there.

@@ -294,18 +294,23 @@ async fn a_standby_can_be_read() {
     shop.order(1, -1_000).await;
     order_closer(&settings, &["reconcile"]).await.expect_code(0);
     shop.order(2, -1_000).await;
+    shop.order(3, 3_600_000).await;
+    let sentence = async |settings: &Settings| order_closer(settings, &["explain", "2"]).await.expect_code(0).stdout;
+    assert!(sentence(&settings).await.contains("the next sweep of a daemon closes it"));
     let standby = primary.standby();
     let name = shop.database.url.rsplit('/').next().expect("a name").to_owned();
     shop.database = Database::existing(&standby.url(&name));
-    wait::until("the standby has both orders", async || {
-        shop.database.try_rows("SELECT 1 FROM orders").await.is_ok_and(|rows| rows.len() == 2)
+    wait::until("the standby has all orders", async || {
+        shop.database.try_rows("SELECT 1 FROM orders").await.is_ok_and(|rows| rows.len() == 3)
     })
     .await;
     let settings = settings.set("database.url", standby.url(&name));
+    assert!(!sentence(&settings).await.contains("sweep"));
     for (command, expected) in [
         (vec!["events"], "1"),
         (vec!["explain", "1"], "was closed"),
-        (vec!["explain", "2"], "unpaid"),
+        (vec!["explain", "2"], "this server takes no writes (a standby, or made read-only), so nothing closes it here"),
+        (vec!["explain", "3"], "orders close at the one that does"),
         (vec!["dead-letters", "list"], ""),
         (vec!["targets"], ""),
         (vec!["reconcile", "--dry-run", "--verbose"], "1"),
