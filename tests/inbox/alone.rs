@@ -59,6 +59,57 @@ async fn held_orders_are_tried_again_and_all_at_once_when_one_closes() {
     assert_eq!(inbox.held(), None);
 }
 
+/// Tries all that is held as it comes, in vain, for so long; says when it was said that orders are held for long, of how many, and
+/// for how long they have been.
+async fn held_for(inbox: &Inbox, time: Duration) -> Vec<(Duration, usize, Duration)> {
+    let (began, mut said) = (Instant::now(), Vec::new());
+    while began.elapsed() < time {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        for pending in group {
+            for consequence in settle(inbox, pending, locked()) {
+                let Consequence::HeldForLong { orders, time } = consequence else { panic!("{consequence:?}") };
+                said.push((began.elapsed(), orders, time));
+            }
+        }
+    }
+    said
+}
+
+/// However many they are, and however often they are tried.
+#[tokio::test(start_paused = true)]
+async fn orders_that_are_held_for_minutes_are_spoken_of_every_other_minute() {
+    const EVERY: Duration = Duration::from_mins(2);
+    let inbox = inbox(100);
+    for pending in suspects(&inbox, 1..=5).await {
+        assert_eq!(settle(&inbox, pending, locked()), []);
+    }
+    let said = held_for(&inbox, Duration::from_mins(7)).await;
+    assert_eq!(said.len(), 3, "{said:?}");
+    for ((at, orders, time), nth) in said.iter().zip(1..) {
+        assert_eq!(*orders, 5, "{said:?}");
+        // The next try shows it, and that is a second away at the most; what was said before was as late.
+        assert!((EVERY * nth..=EVERY * nth + Duration::from_secs(4)).contains(at), "{said:?}");
+        assert!(time.abs_diff(*at) < Duration::from_secs(1), "{said:?}");
+    }
+    // Those that are held for a moment, one after the other, are not spoken of.
+    while inbox.held().is_some() {
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        for pending in group {
+            settle(&inbox, pending, closed());
+        }
+    }
+    for round in 0..10 {
+        for pending in suspects(&inbox, [100 + round]).await {
+            settle(&inbox, pending, locked());
+        }
+        assert_eq!(held_for(&inbox, Duration::from_mins(1)).await, [], "round {round}");
+        let (group, _) = inbox.take_alone().await.expect("the inbox is open");
+        for pending in group {
+            settle(&inbox, pending, closed());
+        }
+    }
+}
+
 /// However many orders fail, and are to be tried apart, those that are held are tried meanwhile.
 #[tokio::test(start_paused = true)]
 async fn held_orders_wait_for_no_crowd_of_others() {

@@ -93,3 +93,70 @@ async fn a_clock_that_is_wrong_from_the_start() {
     assert_they_wait(&shop).await;
     daemon.stop().await;
 }
+
+/// It was an hour slow, and is set right under the daemon: what is due only by that step waits until another clock agrees.
+async fn set_right(shop: &Shop, settings: &Settings) -> crate::support::Daemon {
+    shift(shop, -3_600).await;
+    let daemon = listening(settings).await;
+    shop.orders_due_in(1..=20, -1_000).await;
+    daemon
+}
+
+async fn assert_closed_by(daemon: &crate::support::Daemon, shop: &Shop, reason: &str) {
+    let said = daemon.until_logged("the database's clock is taken as it is").await;
+    assert!(said.contains(reason), "{said}");
+    wait::until_eq("the number of closed orders", 20, async || shop.closed().await).await;
+    daemon.stop().await;
+    shop.assert_outcome().await;
+}
+
+#[tokio::test]
+async fn a_step_with_which_redis_agrees() {
+    let (redis, shop) = (Redis::start(), shop().await);
+    let daemon = set_right(&shop, &shop.settings_with(&redis)).await;
+    shift(&shop, 0).await;
+    assert_closed_by(&daemon, &shop, "Redis' clock agrees with it").await;
+    assert_eq!(daemon.logged("has jumped ahead"), 0, "no hand is needed");
+}
+
+#[tokio::test]
+async fn a_step_of_which_redis_does_not_tell() {
+    let (redis, shop) = (Redis::start(), shop().await);
+    let daemon = set_right(&shop, &shop.settings_with(&redis)).await;
+    redis.command(&["ACL", "SETUSER", "default", "-time"]);
+    shift(&shop, 0).await;
+    let said = daemon.until_logged("the database's clock has jumped ahead").await;
+    assert!(said.contains("\"ERROR\"") && said.contains("order-closer reconcile --accept-clock"), "{said}");
+    assert_eq!((shop.closed().await, daemon.logged("is taken as it is")), (0, 0));
+    redis.command(&["ACL", "SETUSER", "default", "+time"]);
+    assert_closed_by(&daemon, &shop, "Redis' clock agrees with it").await;
+}
+
+/// Where there is no Redis this host's clock is the other one.
+#[tokio::test]
+async fn a_step_with_which_this_host_agrees() {
+    let shop = shop().await;
+    shift(&shop, -3_600).await;
+    let daemon = crate::support::Daemon::start(&shop.settings().set("redis.url", "none"));
+    shop.orders_due_in(21..=21, -2 * HOUR).await;
+    shop.until_status(21, 4).await;
+    shop.orders_due_in(1..=19, -1_000).await;
+    shift(&shop, 0).await;
+    assert_closed_by(&daemon, &shop, "this host's clock agrees with it").await;
+}
+
+#[tokio::test]
+async fn a_jump_with_which_this_host_does_not_agree() {
+    let shop = shop().await;
+    let daemon = crate::support::Daemon::start(&shop.settings().set("redis.url", "none"));
+    shop.orders_due_in(21..=21, -1_000).await;
+    shop.until_status(21, 4).await;
+    shop.orders_due_in(1..=20, HOUR / 2).await;
+    shift(&shop, 3_600).await;
+    let said = daemon.until_logged("the database's clock has jumped ahead").await;
+    assert!(said.contains("start order-closer anew") && !said.contains("--accept-clock"), "{said}");
+    shift(&shop, 0).await;
+    daemon.until_logged("the database's clock is back").await;
+    daemon.stop().await;
+    assert_eq!(shop.closed().await, 1);
+}

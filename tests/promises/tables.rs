@@ -1,7 +1,7 @@
 //! Tables as shops have them: without an index, with deadlines in local time.
 
 use super::{assert_on_time, listening, on_each_database};
-use crate::support::{Database, Kind, Redis, Settings, Shop, mariadb::MariaDb, postgres::Postgres};
+use crate::support::{Database, Kind, Redis, Settings, Shop, mariadb::MariaDb, postgres::Postgres, wait};
 
 const HOUR: i64 = 3_600_000;
 
@@ -21,7 +21,7 @@ async fn without_an_index(kind: Kind) {
     let soon: Vec<(String, i64)> =
         shop.deadlines().await.range(1..=50).map(|(number, millis)| (crate::support::shop::key(*number), *millis)).collect();
     redis.set_all_until(&soon);
-    crate::support::wait::until_eq("the number of closed orders", 100, async || shop.closed().await).await;
+    wait::until_eq("the number of closed orders", 100, async || shop.closed().await).await;
     daemon.stop().await;
     let outcome = shop.assert_outcome().await;
     assert_eq!((outcome.closed.len(), outcome.open.len()), (100, 5_000));
@@ -65,7 +65,7 @@ async fn assert_read_rightly(shop: &Shop, redis: &Redis, settings: &Settings, as
     for number in 1..=80 {
         redis.publish_expired(0, crate::support::shop::key(number).as_bytes());
     }
-    crate::support::wait::until_eq("the number of closed orders", 50, async || shop.closed().await).await;
+    wait::until_eq("the number of closed orders", 50, async || shop.closed().await).await;
     for number in 51..=80 {
         redis.publish_expired(0, crate::support::shop::key(number).as_bytes());
     }
@@ -113,6 +113,32 @@ async fn local_time_by_the_server_in_postgres() {
     let server = Postgres::options().time_zone("Asia/Shanghai").start();
     let shop = Shop::in_database(Database::on_postgres(&server).await).await;
     assert_read_rightly(&shop, &redis, &shop.settings_with(&redis), true).await;
+}
+
+/// With a restart the server is in another zone: closing stops, and the log says why and what to do.
+#[tokio::test]
+async fn the_servers_zone_changes_under_a_daemon() {
+    let redis = Redis::start();
+    let mut server = Postgres::options().time_zone("Asia/Shanghai").start();
+    let mut shop = Shop::in_database(Database::on_postgres(&server).await).await;
+    rewrite(&shop, true).await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    shop.database.execute("ALTER SYSTEM SET timezone = 'UTC'").await;
+    server.kill();
+    redis.publish_expired(0, crate::support::shop::key(1).as_bytes());
+    daemon.until_logged("database unavailable").await;
+    server.start_again();
+    shop.database.disconnect().await;
+    // Due by either zone.
+    shop.orders_due_in(1..=5, -24 * HOUR).await;
+    let said = daemon.until_logged("closing is stopped").await;
+    for part in
+        ["\"ERROR\"", "UTC+08:00", "set database.time_zone to the zone in which the shop writes them", "set the server's time zone back"]
+    {
+        assert!(said.contains(part), "{part} is missing: {said}");
+    }
+    daemon.stop().await;
+    assert_eq!(shop.closed().await, 0);
 }
 
 /// A query that takes long: it looks as much further ahead.
