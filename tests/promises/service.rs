@@ -1,6 +1,6 @@
-use std::process::Command;
+use std::{collections::BTreeSet, process::Command};
 
-use crate::support::{Daemon, Kind, NotifySocket, Proxy, Redis, Shop, process, wait};
+use crate::support::{Daemon, Kind, NotifySocket, OneShot, Proxy, Redis, Shop, process, wait};
 
 /// In microseconds: a watchdog of a minute, as in the units.
 const WATCHDOG: u64 = 60_000_000;
@@ -101,4 +101,28 @@ fn the_unit_for_several_configurations_differs_in_names_alone() {
     assert_eq!(single.len(), several.len());
     assert_eq!(differ.len(), 5, "{differ:#?}");
     assert!(differ.iter().all(|(_, other)| other.contains("%i")), "{differ:#?}");
+}
+
+/// What no restart mends ends the daemon with a status after which systemd starts it no more, and there is no such status besides.
+#[tokio::test]
+async fn systemd_does_not_start_again_what_that_does_not_mend() {
+    let unit = include_str!("../../config/systemd/order-closer.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).expect("it names them");
+    let final_ones: BTreeSet<i32> = line.split_whitespace().map(|status| status.parse().expect("a number")).collect();
+    let redis = Redis::start();
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = || shop.settings_with(&redis);
+    let mut ended = BTreeSet::new();
+    for (settings, arguments) in [
+        (settings(), &["run", "--fast"][..]),
+        (settings(), &["run", "--for", "1h"]),
+        (settings().set("sweep.every", "soon"), &["run"]),
+        (settings().set("close.workers", 0), &["run"]),
+        (settings().set("redis.url", "rediss://127.0.0.1:1").set("redis.ca_file", "/nowhere/ca.pem"), &["run"]),
+    ] {
+        let finished = OneShot::with(&settings, arguments).run().await;
+        assert!(finished.code.is_some_and(|code| final_ones.contains(&code)), "{arguments:?}: {finished:#?}");
+        ended.extend(finished.code);
+    }
+    assert_eq!(ended, final_ones);
 }

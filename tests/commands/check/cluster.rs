@@ -67,6 +67,23 @@ async fn servers_of_the_other_kind() {
     report.assert("redis", "fail", "nobody in the cluster has slots");
 }
 
+/// A node that may not say what it is: the first key that another node has tells.
+#[tokio::test]
+async fn a_node_that_sends_us_elsewhere() {
+    let cluster = Cluster::of(3, 0, Cluster::options()).await;
+    let node = &cluster.nodes[0];
+    node.command(&["ACL", "SETUSER", "default", "-info"]);
+    let shop = Shop::open(Kind::Sqlite).await;
+    let settings = shop.settings().set("redis.url", node.url());
+    let elsewhere = (1..).find(|order| cluster.owner(&format!("order_{order}")).is_some_and(|owner| owner.port() != node.port()));
+    let order = elsewhere.expect("two of three nodes are others").to_string();
+    let refused = order_closer(&settings, &["arm", &order, "--ttl", "60s"]).await.expect_code(78);
+    let said = "it is a node of a cluster: MOVED ";
+    assert!(refused.stderr.contains(said) && refused.stderr.contains("; let redis.url name the cluster: redis-cluster://"), "{refused:#?}");
+    // As it says, it goes.
+    order_closer(&settings.set("redis.url", cluster.url(&[1])), &["arm", &order, "--ttl", "60s"]).await.expect_code(0);
+}
+
 /// Nodes that name a host, another address, or none at all, by TLS and by IPv6.
 #[tokio::test]
 async fn ways_to_name_a_node() {
