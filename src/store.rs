@@ -6,6 +6,7 @@
 //!
 //! Failures are sorted once, in [`StoreError`], by what to do next.
 
+mod between;
 mod catalogue;
 mod close_sql;
 mod connections;
@@ -38,6 +39,7 @@ mod template;
 mod together;
 mod zone;
 
+pub use between::Between;
 pub use catalogue::{Catalogue, Census, ClockReading, IndexAdvice, MappedColumn, OddDeadlines, Oddity, SampleDeadline, TableKind};
 pub use error::{Misfit, OpenError, StoreError};
 pub use hosts::HostSeen;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::store::{
+    between::Between,
     driver::{Columns, Driver},
     mapping::{Column, Mapped},
     obstacles::Obstacle,
@@ -15,6 +16,8 @@ use crate::store::{
 pub struct Catalogue {
     /// Product and version.
     pub product: String,
+    /// What stands between the daemon and its database, if anything was seen.
+    pub between: Option<Between>,
     /// The database's clock.
     pub clock: ClockReading,
     /// The mapped columns: what each is for, its name and its type.
@@ -197,6 +200,7 @@ impl Described {
         };
         Catalogue {
             product,
+            between: None,
             clock,
             table,
             row_security,

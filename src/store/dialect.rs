@@ -10,6 +10,7 @@ use crate::{
     order::{IdKind, OrderId, Row},
     store::{
         Limits, OpenError, Settings, StoreError,
+        between::Between,
         catalogue::{Described, Findings},
         connections::Plan,
         driver::{Columns, Driver},
@@ -169,6 +170,14 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// As the database says, sorted.
     async fn findings(&self, session: &mut Session<Self>, table: &Self::Table, fragments: &Fragments) -> Result<Findings, StoreError>;
+
+    /// What this session shows of a proxy that stands between, where that can be asked.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn between(_: Session<Self>) -> Result<Option<Between>, StoreError> {
+        Ok(None)
+    }
 
     /// A table that a closure may write and that has no transactions, if there is one.
     ///

@@ -9,6 +9,7 @@ mod deadline;
 mod ids;
 mod login;
 mod own;
+mod proxy;
 mod rights;
 mod statements;
 mod survey;
@@ -28,6 +29,7 @@ use crate::{
     config::{Database, DatabaseUrl, Events, Rule, TimeZone},
     store::{
         Limits, LockWait, Misfit, OpenError, Settings, StoreError,
+        between::Between,
         catalogue::Findings,
         connections::Plan,
         dialect::{Dialect, Fragments, sorted, text},
@@ -226,7 +228,9 @@ impl Dialect for MySql {
             // read-only.
             | 1015 | 1036 | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3168 | 3169 | 3879 | 4031
             // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
-            | 1176 => Class::Unavailable,
+            | 1176
+            // ProxySQL's own: no server of those that it knows can be reached.
+            | 9001 | 9002 | 9004 | 9005 => Class::Unavailable,
             _ => Class::Rejected,
         }
     }
@@ -264,6 +268,10 @@ impl Dialect for MySql {
 
     async fn findings(&self, session: &mut Session<Self>, orders: &Orders, _: &Fragments) -> Result<Findings, StoreError> {
         orders.findings(session).await
+    }
+
+    async fn between(session: Session<Self>) -> Result<Option<Between>, StoreError> {
+        proxy::look(session).await.map(Some)
     }
 
     async fn without_transactions(&self, session: &mut Session<Self>, orders: &Orders, rule: &Rule) -> Result<Option<String>, StoreError> {

@@ -16,8 +16,8 @@ use crate::{
     config::{Events, RuleName},
     order::{IdKind, OrderId, Row},
     store::{
-        Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle, OpenError,
-        Outbox, Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
+        Between, Catalogue, Census, Claim, ClockReading, Counted, Cursor, DueQuery, HostSeen, Inspected, Limits, MappedColumn, Obstacle,
+        OpenError, Outbox, Page, Pool, SampleDeadline, Settings, Store, StoreError, Transaction, Window,
         connections::Connections,
         dialect::{Dialect, Fragments, order_row, sorted, text},
         driver::{Columns, Driver, Value},
@@ -382,7 +382,8 @@ impl<D: Dialect> Store for Table<D> {
         let samples = session.execute(statements.samples.clone()).await?;
         let samples = samples.iter().map(SampleDeadline::read::<D::Driver>).collect::<Result<_, _>>().map_err(sorted::<D>)?;
         let findings = self.dialect.findings(&mut session, table, fragments).await;
-        Ok(described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?))
+        let between = D::between(session).await?.filter(Between::is_seen);
+        Ok(Catalogue { between, ..described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?) })
     }
 
     async fn census(&self) -> Result<Census> {

@@ -12,6 +12,8 @@ mod events;
 mod logins;
 /// What keeps orders from closing, though every statement is accepted.
 mod obstacles;
+/// Proxies before MariaDB.
+mod proxies;
 /// Redis: notifications, eviction, persistence, users.
 mod redis;
 /// Rights that are missing.

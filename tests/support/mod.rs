@@ -41,6 +41,8 @@ pub mod redis;
 pub mod settings;
 /// A shop: orders, order items, inventory, payments, and the account of what became of them.
 pub mod shop;
+/// A proxy that sends statements to two MariaDB servers.
+pub mod splitter;
 /// SQLite database files.
 pub mod sqlite;
 /// Whoever is asked before an order closes.

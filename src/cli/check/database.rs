@@ -1,10 +1,12 @@
 //! What `check` examines in the orders database.
 
+use std::collections::BTreeSet;
+
 use crate::{
     app::settings_of,
     cli::check::{Examination, Finding, deadlines, events, host_micros},
     config::{Config, RuleName, Status},
-    store::{self, Catalogue, Census, Claim, HostSeen, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
+    store::{self, Between, Catalogue, Census, Claim, HostSeen, IndexAdvice, Obstacle, OpenError, Rehearsed, Store, StoreError, TableKind},
     trigger::claimed_twice,
 };
 
@@ -66,6 +68,9 @@ pub(super) async fn examine(config: &Config, rules: &[RuleName], rehearsal: bool
         NAME,
         format!("{} at {}, answers in {:.1} ms", catalogue.product, config.database.url, asked.as_secs_f64() * 2000.0),
     ));
+    if let Some(between) = &catalogue.between {
+        examination.add(proxy(between));
+    }
     for finding in hosts(&store.look_at_hosts().await) {
         examination.add(finding);
     }
@@ -155,6 +160,37 @@ fn hosts(hosts: &[HostSeen]) -> Vec<Finding> {
         ));
     }
     findings
+}
+
+/// A proxy, by its name or by what it does.
+fn proxy(between: &Between) -> Finding {
+    const NAME: &str = "proxy";
+    let Between { proxy, reads, transaction, keeps_settings } = between;
+    let name = proxy.unwrap_or("a proxy");
+    let list = |servers: &BTreeSet<String>| servers.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
+    let own = match *proxy {
+        Some("ProxySQL") => "UPDATE mysql_users SET fast_forward = 1, default_hostgroup = (the writers') for this user, and load it",
+        Some("MaxScale") => "a service of its own with router=readconnroute and router_options=master",
+        _ => "a way of its own that leads to the writer alone",
+    };
+    let fix = format!("name the server itself in database.url, or give this user {own}");
+    if !keeps_settings {
+        let found = format!("{name} stands between and loses what is set of a session, such as the zone in which deadlines are read");
+        return Finding::fail(NAME, found, fix);
+    }
+    if transaction.len() > 1 {
+        let found = format!("{name} stands between and sends the statements of one transaction to {}", list(transaction));
+        return Finding::fail(NAME, found, fix);
+    }
+    if reads != transaction {
+        let found = format!(
+            "{name} stands between and sends reads to {}, and transactions to {}: orders are found by rows that may be old",
+            list(reads),
+            list(transaction)
+        );
+        return Finding::warn(NAME, found, fix);
+    }
+    Finding::ok(NAME, format!("{name} stands between; reads and transactions went to {}", list(transaction)))
 }
 
 /// Where several rules share a table: what two of them take, and what none of them takes.
