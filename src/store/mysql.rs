@@ -229,8 +229,8 @@ impl Dialect for MySql {
             | 1015 | 1036 | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3168 | 3169 | 3879 | 4031
             // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
             | 1176
-            // ProxySQL's own: no server of those that it knows can be reached.
-            | 9001 | 9002 | 9004 | 9005 => Class::Unavailable,
+            // ProxySQL's own: none of its servers can be reached.
+            | 9001 | 9002 => Class::Unavailable,
             _ => Class::Rejected,
         }
     }

@@ -80,6 +80,8 @@ mod shards;
 mod slow_database;
 /// Redis slow, or swallowing all that it is sent.
 mod slow_redis;
+/// A proxy before two databases.
+mod splitters;
 /// Started before its database, table, rights or login are there.
 mod starts;
 /// The Redis Stream of events.

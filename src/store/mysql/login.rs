@@ -47,8 +47,8 @@ pub(super) fn cure(number: u16, message: &str) -> Option<String> {
             format!("correct the database's name in database.url, or: GRANT SELECT, UPDATE ON `{}`.* TO {account};", next())
         }
         1049 => format!("correct the database's name in database.url, or: CREATE DATABASE `{}`;", next()),
-        // ProxySQL's own: it keeps a session to the servers of its settings, and a rule leads a statement elsewhere.
-        9006 => "let ProxySQL send each statement of this user to the writers, or name the server itself in database.url: \
+        // ProxySQL's own: a session whose settings it can't follow stays with its servers, and a rule leads a statement elsewhere.
+        9005 | 9006 => "let ProxySQL send each statement of this user to the writers, or name the server itself in database.url: \
                  UPDATE mysql_users SET fast_forward = 1, default_hostgroup = ... WHERE username = '...'"
             .into(),
         1130 => format!("let the user log in from this host: CREATE USER '...'@'{}' IDENTIFIED BY '...';", next()),
@@ -77,6 +77,7 @@ mod tests {
             (1044, "Access denied for user 'closer'@'%' to database 'shop'", "GRANT SELECT, UPDATE ON `shop`.* TO 'closer'@'%';"),
             (1049, "Unknown database 'shop'", "CREATE DATABASE `shop`;"),
             (1130, "Host '10.0.0.5' is not allowed to connect to this MariaDB server", "'...'@'10.0.0.5'"),
+            (9005, "Session trying to reach HG 1 while locked on HG 0 . Rejecting query: SELECT 1", "default_hostgroup ="),
             (9006, "ProxySQL Error: connection is locked to hostgroup 0 but trying to reach hostgroup 1", "fast_forward = 1"),
             (4151, "Access denied, this account is locked", "ACCOUNT UNLOCK"),
         ] {
