@@ -195,6 +195,14 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// As the database says, sorted.
     async fn catalogue(&self) -> Result<Catalogue, StoreError>;
 
+    /// What stands between the daemon and its database, where anything is seen of it.
+    ///
+    /// # Errors
+    /// As the database says, sorted.
+    async fn between(&self) -> Result<Option<Between>, StoreError> {
+        Ok(None)
+    }
+
     /// Counts orders of each kind: all of a small table, some of a large one. Locks nothing.
     ///
     /// # Errors

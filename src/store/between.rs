@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
-
 /// What a session has shown of a proxy between it and its database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Between {
     /// Its name, where it has told it.
     pub proxy: Option<&'static str>,

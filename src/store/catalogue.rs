@@ -5,7 +5,6 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::store::{
-    between::Between,
     driver::{Columns, Driver},
     mapping::{Column, Mapped},
     obstacles::Obstacle,
@@ -16,8 +15,6 @@ use crate::store::{
 pub struct Catalogue {
     /// Product and version.
     pub product: String,
-    /// What stands between the daemon and its database, if anything was seen.
-    pub between: Option<Between>,
     /// The database's clock.
     pub clock: ClockReading,
     /// The mapped columns: what each is for, its name and its type.
@@ -200,7 +197,6 @@ impl Described {
         };
         Catalogue {
             product,
-            between: None,
             clock,
             table,
             row_security,

@@ -382,8 +382,11 @@ impl<D: Dialect> Store for Table<D> {
         let samples = session.execute(statements.samples.clone()).await?;
         let samples = samples.iter().map(SampleDeadline::read::<D::Driver>).collect::<Result<_, _>>().map_err(sorted::<D>)?;
         let findings = self.dialect.findings(&mut session, table, fragments).await;
-        let between = D::between(session).await?.filter(Between::is_seen);
-        Ok(Catalogue { between, ..described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?) })
+        Ok(described.catalogue(clock, samples, findings.map_err(|error| error.about(&described.names))?))
+    }
+
+    async fn between(&self) -> Result<Option<Between>> {
+        Ok(D::between(self.connections.read().await?).await?.filter(Between::is_seen))
     }
 
     async fn census(&self) -> Result<Census> {

@@ -68,8 +68,9 @@ pub(super) async fn examine(config: &Config, rules: &[RuleName], rehearsal: bool
         NAME,
         format!("{} at {}, answers in {:.1} ms", catalogue.product, config.database.url, asked.as_secs_f64() * 2000.0),
     ));
-    if let Some(between) = &catalogue.between {
-        examination.add(proxy(between));
+    // What could not be asked is not known.
+    if let Ok(Some(between)) = store.between().await {
+        examination.add(proxy(&between));
     }
     for finding in hosts(&store.look_at_hosts().await) {
         examination.add(finding);
