@@ -107,8 +107,9 @@ async fn schedule(seed: u64, planted: Option<Planted>) -> Shown {
     nemesis::end(&world, &crew, faults).await;
     while shop.join_next().await.is_some() {}
     let mended = Instant::now();
-    while !(world.is_settled() && world.now() > world.last_deadline()) && mended.elapsed() < PATIENCE {
-        sleep(Duration::from_millis(100)).await;
+    shop::until(&world, world.last_deadline(), 0).await;
+    while !world.is_settled() && mended.elapsed() < PATIENCE {
+        world.wait().await;
     }
     let mut ended_well = true;
     let daemons = std::mem::take(&mut *crew.lock());

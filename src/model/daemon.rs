@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -19,7 +19,7 @@ use super::{database::Connections, outbox::Deliver, planted::Planted, provider::
 use crate::{
     ask::{self, Ahead, Ask},
     close::{Bounds, Clearance, Clearances, Closer, Follow, Inbox, Outage, Share, Stats, Worker},
-    config::{self, Config, Database, KeyPrefix, Live, Retry, Rule, RuleName, Sweep as Settings},
+    config::{self, Config, Database, KeyPrefix, Live, Retry, Rule, RuleName, Span, Sweep as Settings},
     order::Trigger,
     outbox::{Courier, Relay},
     store::Store,
@@ -99,11 +99,12 @@ async fn watch_clock_again_and_again(store: Arc<dyn Store>, bounds: Arc<Bounds>,
     }
 }
 
+/// The rule of all daemons.
+static RULE: LazyLock<Rule> = LazyLock::new(|| Rule::of(&Config::default()));
+
 /// Who is asked, where somebody is: nothing but times.
-fn ask_settings(ahead: Duration) -> config::Ask {
-    let text = format!("url = 'http://127.0.0.1:1/'\ntimeout = '1s'\nbatch = 4\nahead = '{}ms'", ahead.as_millis());
-    toml::from_str(&text).expect("settings")
-}
+static ASK: LazyLock<config::Ask> =
+    LazyLock::new(|| toml::from_str("url = 'http://127.0.0.1:1/'\ntimeout = '1s'\nbatch = 4").expect("settings"));
 
 impl Daemon {
     pub(super) async fn start(world: &Arc<World>, number: u32) -> Self {
@@ -146,7 +147,7 @@ impl Daemon {
                 share: Arc::clone(&peers) as Arc<dyn Share>,
                 before: Arc::new(passed.clone()),
             };
-            Ask::of(&ask_settings(ahead), Box::new(Provider::new(world, &node)), parts)
+            Ask::of(&config::Ask { ahead: ahead.into(), ..ASK.clone() }, Box::new(Provider::new(world, &node)), parts)
         });
         let clearance: Arc<dyn Clearance> = Arc::new(passed.and(ask.clone()));
         let (upcoming, upcoming_rx) = mpsc::channel(8);
@@ -202,7 +203,7 @@ impl Daemon {
         let relay = Relay {
             outbox: Arc::new(Deliver::new(world, &node)),
             courier: Courier::here(Arc::new(Receiver::new(world, &node))),
-            retry: toml::from_str("attempts = 1000\ninitial = '300ms'\nmax = '1s'").expect("settings"),
+            retry: Retry { attempts: 1_000, initial: Duration::from_millis(300).into(), max: Span::from_secs(1) },
             recorded: worker.closed.subscribe(),
             stop: stop.clone(),
             grace: Duration::from_secs(2),
@@ -218,7 +219,7 @@ impl Daemon {
             tasks.spawn(ask.run(stop.clone()));
         }
         tasks.spawn(watch_clock_again_and_again(Arc::clone(&store), Arc::clone(&bounds), Arc::clone(&inbox), stop.clone()));
-        let body = Body { rule: Rule::of(&Config::default()), database: Database::default(), store, inbox, stats, outage, gate, passes };
+        let body = Body { rule: RULE.clone(), database: Database::default(), store, inbox, stats, outage, gate, passes };
         tasks.spawn(peers.run(Heart::of(body, Board::Memory(redis), Arc::default(), stop.clone())));
         world.nodes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&node));
         Self { node, bounds, tasks, stop }

@@ -66,7 +66,7 @@ async fn write_key(world: Arc<World>, order: u32, deadline: i64) {
 }
 
 /// Waits until so many milliseconds before or after a deadline.
-async fn until(world: &World, deadline: i64, offset: i64) {
+pub(super) async fn until(world: &World, deadline: i64, offset: i64) {
     let wait = deadline + offset * 1_000 - world.now();
     sleep(Duration::from_micros(u64::try_from(wait).unwrap_or_default())).await;
 }

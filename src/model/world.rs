@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 
 use super::{
@@ -22,6 +22,12 @@ use crate::order::OrderId;
 
 /// The host's clock at the beginning, in microseconds since 1970 UTC.
 const START: i64 = 1_700_000_000_000_000;
+
+/// So long after the last deadline, and before a key expires, something may still happen, in microseconds.
+const A_WHILE: i64 = 3_000_000;
+
+/// So often it is seen whether all is settled.
+const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// How many articles are in stock; a closure gives one of them back, and locks its row.
 pub(super) const ARTICLES: u32 = 3;
@@ -91,7 +97,17 @@ pub(super) struct State {
     pub(super) expired: BTreeSet<u32>,
     /// Nothing goes wrong any more.
     pub(super) faults_over: bool,
+    /// Until then nothing can happen, and statements take no time.
+    quiet_until: Option<Instant>,
     pub(super) history: Vec<Entry>,
+}
+
+impl State {
+    /// The orders about which something is still to be done.
+    fn open(&self) -> impl Iterator<Item = &u32> {
+        let is_open = |number: &u32, order: &Order| order.status == UNPAID && !order.poison && !self.paid.contains(number);
+        self.orders.iter().filter(move |(number, order)| is_open(number, order)).map(|(number, _)| number)
+    }
 }
 
 /// How long a read of what is overdue or soon due takes, and whether it fails then.
@@ -240,6 +256,9 @@ impl World {
 
     /// The way to a server, or back.
     pub(super) async fn way(&self) {
+        if self.quiet_until().is_some() {
+            return;
+        }
         let way = self.draw(0, micros(self.plan.way).unsigned_abs());
         // Timers count milliseconds.
         match way / 1_000 {
@@ -305,7 +324,29 @@ impl World {
     /// Whether nothing is left to be done about an order, but wait.
     pub(super) fn is_settled(&self) -> bool {
         let state = self.state();
-        let is_open = |(number, order): (&u32, &Order)| order.status == UNPAID && !order.poison && !state.paid.contains(number);
-        state.deliveries.is_empty() && !state.orders.iter().any(is_open)
+        state.deliveries.is_empty() && state.open().next().is_none()
+    }
+
+    /// Once all is mended: waits for a moment, or as long as nothing can happen.
+    pub(super) async fn wait(&self) {
+        let Some(quiet) = self.quiet_for().filter(|quiet| *quiet > A_MOMENT) else { return sleep(A_MOMENT).await };
+        let until = Instant::now() + quiet;
+        self.state().quiet_until = Some(until);
+        sleep_until(until).await;
+        self.state().quiet_until = None;
+    }
+
+    /// How long nothing can happen: whatever is open has been overdue for a while and waits for its key, and no key expires before.
+    fn quiet_for(&self) -> Option<Duration> {
+        let is_over = self.now() > self.last_deadline() + A_WHILE;
+        let (now, state) = (self.redis_now(), self.state());
+        let is_idle = is_over && state.deliveries.is_empty() && state.open().all(|order| state.keys.contains_key(order));
+        let first = state.keys.values().min().filter(|_| is_idle)?;
+        u64::try_from(first - now - A_WHILE).ok().map(Duration::from_micros)
+    }
+
+    /// Until when nothing can happen, if that is so.
+    pub(super) fn quiet_until(&self) -> Option<Instant> {
+        self.state().quiet_until
     }
 }

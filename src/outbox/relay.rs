@@ -185,7 +185,7 @@ impl Relay {
             return Ok(());
         }
         let target = self.courier.target();
-        let claimed = self.outbox.exchange(target.name(), &instance(), target.timeout() + NOTING, &hand.settled, &wants).await?;
+        let claimed = self.outbox.exchange(target.name(), instance(), target.timeout() + NOTING, &hand.settled, &wants).await?;
         let Settled { delivered, failed, .. } = std::mem::take(&mut hand.settled);
         if !delivered.is_empty() || !failed.is_empty() {
             debug!(to = target.name(), delivered = delivered.len(), failed = failed.len(), "deliveries noted");

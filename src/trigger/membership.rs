@@ -294,7 +294,7 @@ impl Session<'_> {
         // It may be away; then it is the one that it was.
         let Ok(Ok(identity)) = tokio::time::timeout(IDENTITY, self.store.identity()).await else { return };
         let group = Group::of(&self.rule, self.database.time_zone.as_ref(), &identity);
-        if self.group.as_ref() != Some(&group) {
+        if self.group.as_ref().map(Group::key) != Some(group.key()) {
             self.leave().await;
             self.membership.change(Peers::forget);
             self.group = Some(group);
@@ -306,14 +306,14 @@ impl Session<'_> {
         let own = self.membership.read(|peers| peers.own().to_owned());
         let text = Heartbeat { beat, fit, busy }.written(&own, group);
         let key = group.key();
-        let fields = self.board.exchange(&key, &own, &text).await?;
+        let fields = self.board.exchange(key, &own, &text).await?;
         if fields.len() > CROWD {
             self.crowd = Some(Instant::now());
             return Err(BoardError::Crowd(fields.len()));
         }
         let forgotten = self.membership.change(|peers| peers.learn(fields, fit, group, Instant::now()));
         if !forgotten.is_empty() {
-            self.board.remove(&key, forgotten).await?;
+            self.board.remove(key, forgotten).await?;
         }
         Ok(())
     }
@@ -334,6 +334,6 @@ impl Session<'_> {
     async fn leave(&self) {
         let Some(group) = &self.group else { return };
         let own = self.membership.read(|peers| peers.own().to_owned());
-        tokio::time::timeout(FAREWELL, self.board.remove(&group.key(), vec![own])).await.ok();
+        tokio::time::timeout(FAREWELL, self.board.remove(group.key(), vec![own])).await.ok();
     }
 }

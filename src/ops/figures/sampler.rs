@@ -234,7 +234,7 @@ impl Sampler {
         let sources = self.sources.all();
         Figures {
             version: env!("CARGO_PKG_VERSION").into(),
-            instance: instance(),
+            instance: instance().to_owned(),
             now: rfc3339(i64::try_from(now).unwrap_or(i64::MAX)),
             uptime_s: self.began.elapsed().as_secs(),
             ready: ready.map(|ready| ready.ready),

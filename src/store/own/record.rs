@@ -5,6 +5,8 @@
 //!
 //! [`Outbox::unpack`]: super::Outbox::unpack
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 use uuid::{NoContext, Timestamp, Uuid};
 
@@ -62,8 +64,9 @@ impl NewEvent {
 
 /// The name of this process in events and claims: its host's name, and its number there.
 #[must_use]
-pub fn instance() -> String {
-    format!("{}/{}", gethostname::gethostname().to_string_lossy(), std::process::id())
+pub fn instance() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(|| format!("{}/{}", gethostname::gethostname().to_string_lossy(), std::process::id()));
+    &NAME
 }
 
 /// What every event has; what some have; and whom they are for.
@@ -94,7 +97,7 @@ pub(crate) struct Recorder {
     batch: Option<Statement>,
     /// The targets of the configuration, as a JSON array.
     targets: String,
-    instance: String,
+    instance: &'static str,
 }
 
 impl Recorder {
@@ -159,7 +162,7 @@ impl Recorder {
 
     async fn write_rows(&self, link: &mut dyn Link, rows: &[Vec<Cell>], whole: bool) -> Result<()> {
         let mut values = self.form.bind(rows, columns(whole).len());
-        values.push(self.instance.as_str().into());
+        values.push(self.instance.into());
         link.change(&self.events[usize::from(whole)], &values).await?;
         let (statement, columns) = match &self.deliveries {
             Deliveries::None => return Ok(()),
@@ -181,7 +184,7 @@ impl Recorder {
             Some(Cell::Text(id)) => id.clone(),
             Some(Cell::Null | Cell::Number(_)) | None => Uuid::now_v7().to_string(),
         };
-        link.change(batch, &[id.into(), self.instance.as_str().into(), self.targets.as_str().into(), json(rows).into()]).await.map(drop)
+        link.change(batch, &[id.into(), self.instance.into(), self.targets.as_str().into(), json(rows).into()]).await.map(drop)
     }
 }
 

@@ -12,8 +12,6 @@
 //! `sign` is the beginning of an HMAC-SHA-256 of the name, a blank and all that stands before ` sign=`. Its key is what the
 //! group has in common, the database's own identity among it: nobody who can only write to Redis makes anybody wait.
 
-use std::fmt::Write;
-
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -27,10 +25,12 @@ const KEY: &str = "order-closer:2:";
 const SHORT: usize = 8;
 
 /// What instances have in common that close the same orders.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Group {
-    /// All that decides which orders these are, and when they are due.
-    text: String,
+    /// Has taken in all that decides which orders these are, and when they are due.
+    mac: Hmac<Sha256>,
+    /// The key of its hash in Redis.
+    key: String,
 }
 
 impl Group {
@@ -52,24 +52,25 @@ impl Group {
             rule.filter,
             String::from(rule.key_prefix.clone()),
         ]);
-        Self { text: text.to_string() }
+        Self::with_text(&text.to_string())
+    }
+
+    fn with_text(text: &str) -> Self {
+        // Fails for no length of key.
+        let mac = Hmac::new_from_slice(text.as_bytes()).unwrap_or_else(|error| unreachable!("{error}"));
+        let group = Self { mac, key: String::new() };
+        Self { key: format!("{KEY}{}", group.keyed_hash("key")), ..group }
     }
 
     /// The key of its hash in Redis.
-    pub(super) fn key(&self) -> String {
-        format!("{KEY}{}", self.keyed_hash("key"))
+    pub(super) fn key(&self) -> &str {
+        &self.key
     }
 
     fn keyed_hash(&self, text: &str) -> String {
-        // Fails for no length of key.
-        let mut mac = Hmac::<Sha256>::new_from_slice(self.text.as_bytes()).unwrap_or_else(|error| unreachable!("{error}"));
-        mac.update(text.as_bytes());
-        let mut hex = String::with_capacity(2 * SHORT);
-        for byte in &mac.finalize().into_bytes()[..SHORT] {
-            // A string takes everything.
-            write!(hex, "{byte:02x}").unwrap_or_default();
-        }
-        hex
+        let hash = self.mac.clone().chain_update(text).finalize().into_bytes();
+        let short = hash.iter().take(SHORT).fold(0_u64, |short, byte| (short << 8) | u64::from(*byte));
+        format!("{short:016x}")
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
     /// Other versions read it as it stands here.
     #[test]
     fn the_format_stays() {
-        let group = Group { text: "[\"a group\"]".into() };
+        let group = Group::with_text("[\"a group\"]");
         let said = Heartbeat { beat: 17, fit: true, busy: false };
         assert_eq!(group.key(), "order-closer:2:2b1323447c5a1c90");
         assert_eq!(said.written("a-name", &group), "beat=17 fit=yes busy=no sign=094473a7608a884f");
