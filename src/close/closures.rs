@@ -10,7 +10,7 @@ use std::{
 use tokio::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::order::OrderId;
+use crate::{close::Spare, order::OrderId};
 
 /// How long a closure is remembered, and how many of them.
 const MEMORY: Duration = Duration::from_mins(10);
@@ -56,9 +56,11 @@ impl Memory {
                     self.known.remove(&hash);
                 }
             } else {
-                return;
+                break;
             }
         }
+        self.known.spare();
+        self.oldest_first.spare();
     }
 }
 

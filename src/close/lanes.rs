@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     close::{
+        Spare,
         alone::{Alone, Waiting},
         asking::Asking,
         clearance::{PutOff, Why},
@@ -410,6 +411,8 @@ impl State {
         while let Some((at, id)) = pop_old(&mut self.given_up, GIVEN_UP_FOR, GIVEN_UP_SIZE, now) {
             self.forget(&id, at);
         }
+        self.settled.spare();
+        self.known.spare();
     }
 
     /// Unless the id has a newer story than this memory of it.

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::close::Pending;
+use crate::close::{Pending, Spare};
 
 /// First in, first out, in runs: a run is all that had arrived when it began, so nobody waits for more than two. In a crowd
 /// a run goes in the order of ids: neighbours share pages of the table, and a batch at random touches them all.
@@ -37,11 +37,13 @@ impl Queue {
                     batch.push(pending);
                 }
             }
+            self.run.spare();
             if batch.len() == max || self.arrived.is_empty() {
                 return batch;
             }
             self.run_since = self.arrived.front().map(|(at, _)| *at);
             self.run = self.arrived.drain(..).map(|(_, pending)| pending).collect();
+            self.arrived.spare();
             if self.run.len() > max {
                 self.run.make_contiguous().sort_unstable_by(|one, other| one.id.cmp(&other.id));
             }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{order::OrderId, trigger::witness::TOLERANCE};
+use crate::{close::Spare, order::OrderId, trigger::witness::TOLERANCE};
 
 /// For how long an answer is remembered beyond the moment for which it counts.
 const AFTERWARDS: Duration = Duration::from_mins(1);
@@ -101,6 +101,7 @@ impl Answers {
         while self.ends.first().is_some_and(|(end, _)| *end <= now) {
             self.drop_first();
         }
+        self.by_id.spare();
     }
 
     fn drop_first(&mut self) {
