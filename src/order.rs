@@ -7,6 +7,7 @@ mod id;
 mod judge;
 mod printable;
 mod row;
+mod shares;
 mod similar;
 mod time;
 
@@ -15,6 +16,7 @@ pub use judge::{Verdict, judge};
 pub use printable::Printable;
 pub(crate) use printable::{ShellWord, is_invisible, printable, write_visible};
 pub use row::Row;
+pub use shares::Shares;
 pub(crate) use similar::did_you_mean;
 pub use time::rfc3339;
 

@@ -32,7 +32,7 @@ pub use clock_watch::{ClockWatch, accept_clock, compare_clocks};
 pub use intake::Intake;
 pub use key::{KeyReader, NotAnOrder};
 pub use listener::{Hearing, Listener, Listening};
-pub use look_ahead::{FEW, LookAhead};
+pub use look_ahead::LookAhead;
 #[cfg(test)]
 pub use membership::Hash;
 pub use membership::{Board, Body, Heart, Membership, Pulse, first_edition_lives};

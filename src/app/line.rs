@@ -25,7 +25,7 @@ use crate::{
     shadow::{Foreseen, Report, Watch},
     store::Store,
     trigger::{
-        Board, Body, Claims, FEW, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
+        Board, Body, Claims, Hearing, Heart, Intake, KeyReader, Listening, LookAhead, Pacer, Passes, PauseWatch, Routes, Sweep, Taker,
         Takers, Turns, Witness, ZoneWatch,
     },
     watchdog::Watchdog,
@@ -163,7 +163,6 @@ impl Line {
             inbox: Arc::clone(&inbox),
             witness,
             peers: Arc::clone(&peers),
-            few: FEW,
             upcoming,
             settings: settings.clone(),
             passes: Arc::clone(&passes),

@@ -61,7 +61,7 @@ pub(super) async fn list(Of(desk): Of, query: Result<Query<Asked>, QueryRejectio
     desk.read(async move {
         let window = Window::ahead(within);
         let is_first = after.is_none();
-        let page = store.due(&DueQuery { window, limit, after }).await.map_err(|error| {
+        let page = store.due(&DueQuery { after, ..DueQuery::of(window, limit) }).await.map_err(|error| {
             // A place that was never one of this table can't be read as one.
             if !is_first && matches!(error, StoreError::Rejected(_)) { page::unknown() } else { unavailable(error) }
         })?;

@@ -173,7 +173,6 @@ impl Daemon {
             inbox: Arc::clone(&inbox),
             witness,
             peers: Arc::clone(&peers),
-            few: world.plan.few,
             upcoming,
             settings: settings.clone(),
             passes: Arc::clone(&passes),

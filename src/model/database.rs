@@ -201,6 +201,7 @@ impl Store for Connections {
             let state = self.world.state();
             let unpaid = state.orders.iter().filter(|(_, order)| order.status == UNPAID && !is_blind);
             let within = unpaid.filter(|(_, order)| (from..=until).contains(&(order.deadline - now)));
+            let within = within.filter(|(number, _)| !self.world.plan.tells_shares || query.shares.have(&id(**number)));
             within.map(|(number, order)| place(*number, order.deadline)).filter(|place| after.is_none_or(|after| *place > after)).collect()
         };
         places.sort_unstable();

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-use crate::trigger::FEW;
-
 /// What happens in a schedule, besides orders that fall due. Each schedule has some: what takes one kind often would seldom come
 /// up among all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +83,8 @@ pub(super) struct Plan {
     pub(super) active: Duration,
     /// How far the look-ahead sees.
     pub(super) ahead: Duration,
-    /// How many orders a page has at the most of which all are made ready, whosever they are.
-    pub(super) few: usize,
+    /// Whether the database can tell of which share an order is.
+    pub(super) tells_shares: bool,
     /// How long before the deadline somebody is asked, where somebody is.
     pub(super) ask: Option<Duration>,
     /// Whether the database closes by one statement.
@@ -127,7 +125,7 @@ impl Plan {
             redis_ahead: random.random_range(-400_000..400_000),
             drift: if is_clock { random.random_range(-300..=300) } else { 0 },
             kinds,
-            few: if random.random_bool(0.5) { 0 } else { FEW },
+            tells_shares: random.random_bool(0.5),
         }
     }
 
@@ -139,7 +137,7 @@ impl Plan {
             orders: 0,
             active: Duration::ZERO,
             ahead,
-            few: FEW,
+            tells_shares: true,
             ask: None,
             fused: true,
             workers: 2,

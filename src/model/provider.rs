@@ -11,7 +11,7 @@ use super::{
     history::What,
     plan::Kind,
     planted::Planted,
-    world::{World, number},
+    world::{World, id, number},
 };
 use crate::ask::{Answer, Question, Respondent};
 
@@ -83,7 +83,7 @@ impl Respondent for Provider {
         for (order, (deadline, answer)) in told {
             self.world.note(order, What::Answered { by: self.node.number, deadline, answer: answer.name() });
             let answer = if self.world.planted == Some(Planted::AlwaysClose) { Answer::Close } else { answer };
-            answers.insert(order.to_string(), answer);
+            answers.insert(id(order).as_str().to_owned(), answer);
         }
         Ok(answers)
     }

@@ -43,7 +43,7 @@ impl Past {
     /// Reads a page at a time, with rests between them.
     pub(super) async fn read(&self) -> Result<Before, StoreError> {
         let mut late = Histogram::<u64>::new(3).unwrap_or_else(|_| unreachable!("three digits are possible"));
-        let mut query = DueQuery { window: Window::overdue(Some(LENGTH)), limit: AT_ONCE, after: None };
+        let mut query = DueQuery::of(Window::overdue(Some(LENGTH)), AT_ONCE);
         loop {
             let began = Instant::now();
             let page = self.closed.due(&query).await?;

@@ -134,7 +134,7 @@ impl Watch {
 
     /// Takes note of the unpaid orders whose deadlines are in a window.
     async fn find(&self, window: Window) -> Result<(), StoreError> {
-        let mut query = DueQuery { window, limit: self.settings.get().page, after: None };
+        let mut query = DueQuery::of(window, self.settings.get().page);
         loop {
             let page = self.shadow.table().due(&query).await?;
             let told: Vec<Told> = {

@@ -7,7 +7,7 @@ use sqlx::{Connection, Database, SqlStr, error::DatabaseError};
 
 use crate::{
     config::{self, DatabaseUrl, Names, Rule},
-    order::{IdKind, OrderId, Row},
+    order::{IdKind, OrderId, Row, Shares},
     store::{
         Limits, OpenError, Settings, StoreError,
         between::Between,
@@ -117,6 +117,11 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         Ok(None)
     }
 
+    /// The condition that an order is of one of these shares, where its id is a whole number of at most 64 bits.
+    fn is_of(shares: Shares, id: &str) -> String {
+        shares.condition(id, |number| number.to_string(), |share| format!("({share})"))
+    }
+
     /// The beginning of a transaction that closes, and in the same trip its proof ([`Self::proof`]), where the server does
     /// not prove it by beginning.
     fn begin(limits: Limits, refused: bool) -> SqlStr;
@@ -212,6 +217,16 @@ pub(super) trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
         let row = |row| order_row(&mut Columns::<Self::Driver>::of(row), locked);
         let rows = found.iter().map(row).collect::<Result<_, _>>().map_err(sorted::<Self>)?;
         Ok(Batch { rows, has_triggers: true })
+    }
+}
+
+impl Fragments {
+    /// The condition, with its leading AND, that an order is of one of these shares; nothing where the database can't tell.
+    pub(super) fn is_of<D: Dialect>(&self, shares: Shares) -> Option<String> {
+        let IdKind::Integer { min, max } = self.id_kind else { return None };
+        let is_signed = min >= i64::MIN.into() && max <= i64::MAX.into();
+        let is_unsigned = min == 0 && max <= u64::MAX.into();
+        (!shares.are_all() && (is_signed || is_unsigned)).then(|| format!(" AND {}", D::is_of(shares, &self.names.id)))
     }
 }
 

@@ -19,7 +19,7 @@ use tracing::warn;
 
 use crate::{
     config::{Database, DatabaseUrl, Events, Rule},
-    order::OrderId,
+    order::{OrderId, Shares},
     store::{
         Limits, LockWait, OpenError, Settings, StoreError,
         catalogue::Findings,
@@ -112,6 +112,10 @@ impl Dialect for Postgres {
             SessionZone::Unknown(reason) => Err(StoreError::Unavailable(reason)),
             SessionZone::Configured(_) => Ok(None),
         }
+    }
+
+    fn is_of(shares: Shares, id: &str) -> String {
+        shares.condition(&format!("{id}::bigint"), |number| format!("{number}::bigint"), |share| format!("({share})::int"))
     }
 
     fn begin(limits: Limits, _: bool) -> SqlStr {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::order::{OrderId, Row};
+use crate::order::{OrderId, Row, Shares};
 
 /// Where a page of due orders ended; the next page begins after it.
 ///
@@ -87,10 +87,20 @@ fn window_micros(time: Duration) -> i64 {
 pub struct DueQuery {
     /// Orders with such deadlines.
     pub window: Window,
+    /// Of these shares alone, where the database can tell: orders of others may be among them.
+    pub shares: Shares,
     /// At most this many orders.
     pub limit: u32,
     /// Continue after this place; `None` begins with the oldest deadline.
     pub after: Option<Cursor>,
+}
+
+impl DueQuery {
+    /// The first orders in this window, of all shares.
+    #[must_use]
+    pub const fn of(window: Window, limit: u32) -> Self {
+        Self { window, shares: Shares::ALL, limit, after: None }
+    }
 }
 
 /// One page of unpaid orders, oldest deadline first within each unpaid status.

@@ -97,7 +97,7 @@ async fn try_an_order(store: &dyn Store) -> Result<Rehearsed, StoreError> {
     if let Some(table) = store.without_transactions().await? {
         return Ok(Rehearsed::NotTried(format!("{table} has no transactions, and what a trigger writes there could not be undone")));
     }
-    let rows = store.due(&DueQuery { window: Window::until(AHEAD), limit: CHOICE, after: None }).await?.rows;
+    let rows = store.due(&DueQuery::of(Window::until(AHEAD), CHOICE)).await?.rows;
     if rows.is_empty() {
         return Ok(Rehearsed::NotTried("there is no unpaid order with a deadline".into()));
     }

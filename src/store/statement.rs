@@ -72,6 +72,13 @@ impl Statement {
         Self { lasting: false, ..self }
     }
 
+    /// The same with this part before the last one that begins so.
+    pub(super) fn with(&self, before: &str, part: &str) -> Self {
+        let text = self.sql.as_str();
+        let (head, tail) = text.split_at(text.rfind(before).unwrap_or(text.len()));
+        Self { sql: sql([head, part, tail].concat()), order: self.order.clone(), lasting: self.lasting }
+    }
+
     pub(super) fn is_lasting(&self) -> bool {
         self.lasting
     }

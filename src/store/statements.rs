@@ -13,6 +13,9 @@ use crate::{
     },
 };
 
+/// What comes after the conditions of a page.
+const ORDERED: &str = " ORDER BY ";
+
 /// The sweep's two statements for one status: the first page, and the next.
 #[derive(Debug)]
 pub(super) struct Due {
@@ -20,6 +23,14 @@ pub(super) struct Due {
     /// How many bytes of it come before FROM: where it can select one more column.
     pub(super) selected: usize,
     pub(super) next: Statement,
+}
+
+impl Due {
+    /// The same with one more condition, with its leading AND.
+    pub(super) fn and(&self, condition: &str) -> Self {
+        let [first, next] = [&self.first, &self.next].map(|statement| statement.with(ORDERED, condition));
+        Self { first, next, selected: self.selected }
+    }
 }
 
 /// The statements that find orders by their ids; `L` is one about a list of ids.
@@ -111,7 +122,7 @@ impl<L> Statements<L> {
             Writer::new(D::PARAMETERS)
                 .verbatim(&format!("{select} FROM {orders} WHERE {unpaid}"))
                 .with_parameters(&format!("{after} AND {within}"))
-                .verbatim(&format!("{found} ORDER BY {}", fragments.order))
+                .verbatim(&format!("{found}{ORDERED}{}", fragments.order))
                 .with_parameters(" LIMIT ?3")
                 .finish()
         };

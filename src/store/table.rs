@@ -284,11 +284,15 @@ impl<D: Dialect> Store for Table<D> {
     async fn due(&self, query: &DueQuery) -> Result<Page> {
         let (schema, Window { from, until }) = (self.schema(), query.window);
         let due = &schema.statements.due;
+        let is_of = schema.fragments.is_of::<D>(query.shares);
         let mut paging = Paging::new(query, due.len());
         let mut own: Option<Session<D>> = None;
         let mut asked = None;
         while let Some(read) = paging.next_read() {
-            let statement = &due[read.status];
+            let statement = match &is_of {
+                Some(is_of) => &due[read.status].and(is_of),
+                None => &due[read.status],
+            };
             let rows = match (&self.reader, read.after) {
                 (Some(reader), None) => {
                     let first = reader.read(&statement.first, statement.selected, [until, from, read.limit]).await?;

@@ -4,8 +4,8 @@
 //! only while its query times out again and again, as [`super::rest`] has it. What no look has seen, because it was written too
 //! late or the table could not be read, the sweep finds.
 //!
-//! Of a crowd, the orders of other instances are left to these: nobody asks for their keys here, and the pacer only sees whose they
-//! are when they are due.
+//! The orders of other instances are left to these, and not even read where the database can tell whose they are. When it changes
+//! whose orders are whose, there is a look at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use crate::{
     close::Inbox,
     config::Live,
+    order::Shares,
     store::{Store, StoreError, Window},
     trigger::{
         beat::Beat,
@@ -40,9 +41,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// A look that takes long makes the next reach further, but no further than this: more rows are more pages.
 const FURTHEST: Duration = Duration::from_mins(1);
 
-/// Where a page has no more orders than this, those of other instances cost little, and are made ready as if they were ours.
-pub const FEW: usize = 100;
-
 /// Looks ahead until it is told to stop.
 #[derive(Debug)]
 pub struct LookAhead {
@@ -54,8 +52,6 @@ pub struct LookAhead {
     pub witness: Option<Arc<Witness>>,
     /// Whose orders are not for us.
     pub peers: Arc<Membership>,
-    /// Of how many orders all are made ready, whosever they are: [`FEW`].
-    pub few: usize,
     /// Who waits for them to fall due.
     pub upcoming: mpsc::Sender<Vec<Upcoming>>,
     /// How far ahead, how many at a time.
@@ -81,7 +77,7 @@ impl LookAhead {
     }
 
     async fn look_again_and_again(&self) {
-        let mut settings = self.settings.clone();
+        let (mut settings, mut sharing) = (self.settings.clone(), self.peers.sharing());
         let (mut away, mut was_slow, mut was_long) = (false, false, false);
         let (mut clock, mut took) = (DatabaseClock::default(), Duration::ZERO);
         let mut rest = Rest::default();
@@ -96,6 +92,7 @@ impl LookAhead {
             rest.rests(pause);
             let _turn = if rest.is_slow() { Some(watchdog::waiting(self.turns.take()).await) } else { None };
             let began = Instant::now();
+            sharing.mark_unchanged();
             let looked = self.run_once(ahead + self.beat.whole(took.min(FURTHEST)), &mut clock).await;
             took = began.elapsed();
             let (mut cost, is_long) = (Cost::default(), took >= SLOW || looked.is_err());
@@ -128,7 +125,14 @@ impl LookAhead {
             was_slow = rest.is_slow();
             let at =
                 if was_slow { Instant::now() + rests } else { self.beat.near(began + pause.max(took + SHORTEST), pause, Instant::now()) };
-            watchdog::waiting(timeout_at(at, settings.changed())).await.unwrap_or_default();
+            let changed = async {
+                tokio::select! {
+                    () = settings.changed() => {}
+                    // Whoever shares with us ends with us.
+                    Ok(()) = sharing.changed(), if !was_slow => {}
+                }
+            };
+            watchdog::waiting(timeout_at(at, changed)).await.unwrap_or_default();
         }
     }
 
@@ -137,7 +141,8 @@ impl LookAhead {
     /// # Errors
     /// As the database says; what was seen until then has been passed on.
     async fn run_once(&self, ahead: Duration, clock: &mut DatabaseClock) -> Result<usize, StoreError> {
-        let mut pages = Pages::of(self.store.as_ref(), Window::ahead(ahead), self.settings.get().page);
+        let ours = self.peers.shares();
+        let mut pages = Pages::of(self.store.as_ref(), Window::ahead(ahead), self.settings.get().page).of_shares(ours);
         let mut seen = 0;
         while let Some(page) = pages.next().await? {
             if let Some(row) = page.rows.first()
@@ -148,24 +153,21 @@ impl LookAhead {
                 clock.learn(reading.micros, answered - reading.round_trip, answered);
             }
             seen += page.rows.len();
-            self.pass_on(page, clock).await;
+            self.pass_on(page, ours, clock).await;
         }
         Ok(seen)
     }
 
     /// All that is seen ahead passes here.
-    async fn pass_on(&self, page: PageRead, clock: &DatabaseClock) {
-        let is_crowd = page.rows.len() > self.few;
+    async fn pass_on(&self, page: PageRead, ours: Shares, clock: &DatabaseClock) {
         let mut upcoming = Vec::with_capacity(page.rows.len());
-        for row in page.rows {
+        for row in page.rows.into_iter().filter(|row| ours.have(&row.id)) {
             let Some(deadline) = row.deadline else { continue };
             self.inbox.reopen(&row.id, page.asked);
-            let is_left = is_crowd && !self.peers.is_ours(&row.id);
-            upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered), is_left });
+            upcoming.push(Upcoming { id: row.id, deadline, at: clock.instant_of(deadline).unwrap_or(page.answered) });
         }
         if let Some(witness) = &self.witness {
-            let ready = upcoming.iter().filter(|order| !order.is_left);
-            witness.foresee(ready.map(|order| (order.id.clone(), order.deadline)).collect());
+            witness.foresee(upcoming.iter().map(|order| (order.id.clone(), order.deadline)).collect());
         }
         if !upcoming.is_empty() {
             // Fails only when the pacer has stopped, and then so do we.

@@ -2,9 +2,9 @@
 //!
 //! Every instance has a heartbeat on a [`Board`]: a field of one hash in Redis, or a row of our own tables where there is no
 //! Redis, whose text it changes twice a second and which says whether the instance is *fit* ([`heartbeat`]). Whoever sees its
-//! count go up knows that its instance lives; no clocks are compared. Among the living and fit, an order belongs to the one
-//! whose hash with it is the highest ([rendezvous hashing]), so all agree without a word, and an instance that joins or dies
-//! moves no orders but its own.
+//! count go up knows that its instance lives; no clocks are compared. All orders fall into [shares](Shares) by their ids, and the
+//! living and fit divide these evenly: each belongs to the one whose hash with it is the highest ([rendezvous hashing]), of those
+//! who have not their part already. So all agree without a word, and an instance that joins or dies moves few others' orders.
 //!
 //! Guarantees:
 //!
@@ -26,14 +26,15 @@ mod peers;
 mod schedules;
 
 use std::{
+    pin::pin,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use futures::future::join_all;
 use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior},
+    sync::{mpsc, watch},
+    time::{Instant, MissedTickBehavior, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -42,7 +43,7 @@ use uuid::Uuid;
 use crate::{
     close::{Gate, Inbox, Outage, Share, Stats},
     config::{Database, Rule},
-    order::OrderId,
+    order::{OrderId, Shares},
     store::Store,
     trigger::passes::Passes,
 };
@@ -55,7 +56,7 @@ pub use first_edition::first_edition_lives;
 pub use fitness::Pulse;
 use fitness::{Condition, Fitness, Progress, Silence};
 use heartbeat::{Group, Heartbeat};
-use peers::{FORGOTTEN, Known, Peers};
+use peers::{Division, FORGOTTEN, Known, Peers};
 
 /// How often an instance changes its field.
 const BEAT: Duration = Duration::from_millis(500);
@@ -78,6 +79,8 @@ const FAREWELL: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct Membership {
     peers: RwLock<Peers>,
+    /// Which shares are ours, as far as others have been told.
+    shares: watch::Sender<Shares>,
 }
 
 /// What a heartbeat is made of.
@@ -127,15 +130,14 @@ impl Heart {
 
 impl Default for Membership {
     fn default() -> Self {
-        Self { peers: RwLock::new(Peers::new(&Uuid::new_v4().to_string())) }
+        Self::named(&Uuid::new_v4().to_string())
     }
 }
 
 impl Membership {
     /// One of this name.
-    #[cfg(test)]
     pub(crate) fn named(name: &str) -> Self {
-        Self { peers: RwLock::new(Peers::new(name)) }
+        Self { peers: RwLock::new(Peers::new(name)), shares: watch::Sender::new(Shares::ALL) }
     }
 
     /// How long after its deadline it is for us to try an order: zero if we are the first.
@@ -148,6 +150,23 @@ impl Membership {
     #[must_use]
     pub fn is_ours(&self, id: &OrderId) -> bool {
         self.patience(id).is_zero()
+    }
+
+    /// The shares of which we are the first to try the orders.
+    #[must_use]
+    pub fn shares(&self) -> Shares {
+        self.read(|peers| peers.shares(Instant::now()))
+    }
+
+    /// Tells when these have changed.
+    pub(super) fn sharing(&self) -> watch::Receiver<Shares> {
+        self.shares.subscribe()
+    }
+
+    /// Whether another instance hears crowds of notifications for us.
+    #[must_use]
+    pub fn other_hears(&self) -> bool {
+        self.read(|peers| peers.other_hears(Instant::now()))
     }
 
     /// How many others there are, and whether we tell them that we are fit.
@@ -243,7 +262,7 @@ impl Session<'_> {
         let mut ticks = tokio::time::interval(BEAT);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for beat in 0.. {
-            ticks.tick().await;
+            self.share_until(ticks.tick()).await;
             if beat % RARELY == 0 || self.group.is_none() {
                 self.join().await;
             }
@@ -260,11 +279,33 @@ impl Session<'_> {
             let known = self.membership.read(|peers| peers.known(Instant::now()));
             if known != self.known {
                 info!(others = known.living, unfit = known.unfit, was = self.known.living, "other instances close orders of this table");
-                // Another's orders may be ours now.
-                self.tables.iter().for_each(|table| table.inbox.want_sweep());
             }
             self.known = known;
         }
+    }
+
+    /// Divides the shares until then: now, and whenever another instance is given up.
+    async fn share_until(&self, then: impl Future) {
+        let mut then = pin!(then);
+        loop {
+            let until = self.share();
+            tokio::select! {
+                biased;
+                _ = &mut then => return,
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
+    /// Divides the shares; returns until when that holds.
+    fn share(&self) -> Instant {
+        let now = Instant::now();
+        let Division { ours, until, .. } = self.membership.change(|peers| peers.divide(now).clone());
+        if self.membership.shares.send_if_modified(|shares| std::mem::replace(shares, ours) != ours) {
+            // Another's orders may be ours now.
+            self.tables.iter().for_each(|table| table.inbox.want_sweep());
+        }
+        until.unwrap_or(now + BEAT)
     }
 
     /// Looks for daemons of the first edition, which know nothing of groups.

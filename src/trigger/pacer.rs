@@ -13,8 +13,6 @@
 //!   orders when their time comes. One with nothing on its wheel sleeps until something is put there, and costs nothing.
 //! - Beside other instances, too, each of which a notification would wake. Keys are touched all the same, a little later and
 //!   together, so that Redis announces many at a time.
-//! - An order of another instance that the look-ahead has left to it is looked at once more when it is due: whose it is then.
-//!   Nobody has asked here for the key of one that has become ours, so it is offered as the sweep would offer it.
 
 use std::{
     fmt,
@@ -61,9 +59,6 @@ const TOGETHER: Duration = Duration::from_millis(50);
 /// So many at the most: Redis stands still while it reads them, and finds the rest by itself.
 const MOST: usize = 1_000;
 
-/// How late an order that has become ours is looked at, at the most: those of all others are no reason to wake more often.
-const STEP_IN: Duration = Duration::from_millis(20);
-
 /// How many touches may be under way.
 const UNDER_WAY: usize = 64;
 
@@ -80,8 +75,6 @@ pub struct Upcoming {
     pub deadline: i64,
     /// The same on this host's steady clock.
     pub at: Instant,
-    /// Whether it is left to another instance: nobody has asked for its key here.
-    pub is_left: bool,
 }
 
 /// Keeps appointments until it is told to stop.
@@ -141,7 +134,6 @@ impl Pacer {
     /// Keeps appointments.
     pub async fn run(mut self) {
         let (mut wheel, mut overtaken) = (Wheel::default(), Overtaken::default());
-        let began = Instant::now();
         loop {
             metric::WHEEL.set(wheel.len() as f64, &[self.touch.keys.rule().label()]);
             tokio::select! {
@@ -155,12 +147,8 @@ impl Pacer {
                 }
                 keys = overtaken.together() => drop(self.touch.send(keys)),
                 Some(orders) = self.upcoming.recv() => {
-                    for Upcoming { id, deadline, at, is_left } in orders {
-                        let appointment = if is_left {
-                            Appointment { at: next_step_in(began, at), deadline: Some(deadline), step: Step::Inherit }
-                        } else {
-                            self.first_appointment(at, deadline)
-                        };
+                    for Upcoming { id, deadline, at } in orders {
+                        let appointment = self.first_appointment(at, deadline);
                         let expected = self.expected.as_ref().map(|expected| (expected, id.clone()));
                         if wheel.insert(id, appointment) && let Some((expected, id)) = expected {
                             expected.add(&id);
@@ -182,7 +170,7 @@ impl Pacer {
     }
 
     fn act(&self, ready: Vec<(OrderId, Appointment)>, wheel: &mut Wheel, overtaken: &mut Overtaken) {
-        let (mut touched, mut asked, mut inherited) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut touched, mut asked) = (Vec::new(), Vec::new());
         for (id, appointment) in ready {
             match appointment.step {
                 Step::Ask => {
@@ -193,12 +181,8 @@ impl Pacer {
                     wheel.insert(id, Appointment { at: at + EXPIRY, step: Step::Touch, ..appointment });
                 }
                 // Its instance does it; and if not, the sweep finds it.
-                Step::Touch | Step::Inherit if !self.peers.is_ours(&id) => self.forget(&id),
+                Step::Touch if !self.peers.is_ours(&id) => self.forget(&id),
                 Step::Touch => touched.push((id, appointment)),
-                Step::Inherit => {
-                    self.forget(&id);
-                    inherited.push((id, appointment.deadline));
-                }
                 Step::Offer(trigger) => {
                     self.forget(&id);
                     self.inbox.offer_due_since([(&id, appointment.deadline)], trigger);
@@ -207,9 +191,6 @@ impl Pacer {
         }
         if let Some(foresight) = self.foresight.as_ref().filter(|_| !asked.is_empty()) {
             foresight.foresee(asked);
-        }
-        if !inherited.is_empty() {
-            self.inbox.offer_due_since(inherited.iter().map(|(id, deadline)| (id, *deadline)), Trigger::Sweep);
         }
         if touched.is_empty() {
             return;
@@ -236,12 +217,6 @@ impl Pacer {
             expected.forget(id);
         }
     }
-}
-
-/// When it is looked at whose an order is that is due then: at the same moment for all that fall due meanwhile.
-fn next_step_in(began: Instant, due: Instant) -> Instant {
-    let since = (due + EXPIRY).saturating_duration_since(began).as_micros();
-    began + STEP_IN.saturating_mul(u32::try_from(since.div_ceil(STEP_IN.as_micros())).unwrap_or(u32::MAX))
 }
 
 /// Orders that were offered without a notification, and whose keys have still to be touched.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::{
-    order::Row,
+    order::{Row, Shares},
     store::{DueQuery, Store, StoreError, Window},
 };
 
@@ -46,7 +46,14 @@ impl<'s> Pages<'s> {
     /// From the first page on.
     #[must_use]
     pub fn of(store: &'s dyn Store, window: Window, limit: u32) -> Self {
-        Self { store, query: Some(DueQuery { window, limit, after: None }) }
+        Self { store, query: Some(DueQuery::of(window, limit)) }
+    }
+
+    /// The same of these shares' orders, as far as the database can tell them.
+    #[must_use]
+    pub fn of_shares(mut self, shares: Shares) -> Self {
+        self.query.iter_mut().for_each(|query| query.shares = shares);
+        self
     }
 
     /// Makes pages to come no longer than this.

@@ -7,7 +7,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::order::{OrderId, Trigger};
+use crate::{
+    close::Spare,
+    order::{OrderId, Trigger},
+};
 
 /// How many orders may be on the wheel; beyond that the sweep finds them when they are overdue.
 const CAPACITY: usize = 200_000;
@@ -25,8 +28,6 @@ pub(super) enum Step {
     Ask,
     /// Touch its key.
     Touch,
-    /// See whether it has become ours.
-    Inherit,
     /// Offer it to the inbox.
     Offer(Trigger),
 }
@@ -42,11 +43,10 @@ pub(super) struct Appointment {
 
 impl Appointment {
     /// Whether this is news: the look-ahead sees the same deadline again and again, each time a little later or earlier on
-    /// this host's clock. It is, too, that an order which was another instance's is ours.
+    /// this host's clock.
     fn overrides(self, before: Self) -> bool {
         let is_same_step = matches!((self.step, before.step), (Step::Offer(_), Step::Offer(_))) || self.step == before.step;
-        let has_become_ours = before.step == Step::Inherit && !is_same_step;
-        self.deadline != before.deadline || has_become_ours || (is_same_step && self.at + SAME < before.at)
+        self.deadline != before.deadline || (is_same_step && self.at + SAME < before.at)
     }
 }
 
@@ -102,6 +102,7 @@ impl Wheel {
                 ready.push(place.remove_entry());
             }
         }
+        self.places.spare();
         ready
     }
 }

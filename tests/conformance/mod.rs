@@ -24,6 +24,7 @@ mod poolers;
 mod read_only;
 mod rehearsal;
 mod row_counts;
+mod shares;
 mod statuses;
 mod sweeping;
 mod texts;
@@ -92,6 +93,7 @@ macro_rules! exam {
             sweeping::a_status_that_is_listed_twice,
             sweeping::pages_hold_every_order_once_oldest_first,
             sweeping::pages_of_text_ids,
+            shares::orders_of_some_shares,
             sweeping::only_what_is_within_the_horizon,
             sweeping::only_what_is_in_the_window,
             sweeping::counts_what_is_overdue,
@@ -233,6 +235,7 @@ mod mariadb {
         ids::uuid_ids,
         ids::ids_padded_by_the_column,
         ids::unsigned_ids,
+        shares::unsigned_orders_of_some_shares,
         ids::ids_filled_with_zeros,
         statuses::enumerated_statuses,
         statuses::statuses_filled_with_zeros,
@@ -424,7 +427,7 @@ async fn read(store: &dyn Store, window: Window, limit: u32) -> Vec<Vec<Row>> {
     let mut pages = Vec::new();
     let mut after = None;
     loop {
-        let page = store.due(&DueQuery { window, limit, after }).await.expect("what is due can be read");
+        let page = store.due(&DueQuery { after, ..DueQuery::of(window, limit) }).await.expect("what is due can be read");
         pages.push(page.rows);
         assert!(pages.len() < 1_000, "the sweep does not end");
         match page.next {

@@ -22,7 +22,7 @@ use crate::support::{
 async fn reads(store: &dyn Store) {
     assert_eq!(store.count_overdue().await, Ok(2));
     assert_eq!(store.look(&ids(store, &["2", "3"])).await.expect("rows can be read").len(), 2);
-    let query = DueQuery { window: Window::overdue(None), limit: 10, after: None };
+    let query = DueQuery::of(Window::overdue(None), 10);
     assert_eq!(store.due(&query).await.expect("what is due can be read").rows.len(), 2);
     assert!(store.catalogue().await.is_ok());
 }

@@ -228,7 +228,7 @@ async fn reads_only_what_is_due_by(mut database: Database, index: &str) {
     for _ in 0..3 {
         assert_eq!(sweep(&*store, Duration::from_secs(2), 10).await.concat().len(), 30);
     }
-    let page = store.due(&DueQuery { window: Window::overdue(None), limit: 5, after: None }).await.expect("what is due can be read");
+    let page = store.due(&DueQuery::of(Window::overdue(None), 5)).await.expect("what is due can be read");
     assert_eq!(page.rows.len(), 5);
     store.close().await;
     let read = rows_read_since(&database, before, 95).await;
@@ -261,7 +261,7 @@ pub async fn a_page_ends_sooner_than_a_transaction(database: Database) {
     let config = load(&settings(&database).set("orders.filter", slow));
     let limit = Duration::from_millis(1_500);
     let store = store::open(settings_of(&config).reading_within(limit)).await.expect("it fits");
-    let query = DueQuery { window: Window::overdue(None), limit: 10, after: None };
+    let query = DueQuery::of(Window::overdue(None), 10);
     let (began, read) = (Instant::now(), store.due(&query).await);
     assert!(matches!(read, Err(StoreError::TimedOut(_))), "{read:?}");
     assert!(began.elapsed() < Duration::from_millis(2_400), "the server ended it");

@@ -245,7 +245,7 @@ async fn two_databases_behind_one_url() {
         }));
     }
     let groups = async || {
-        let keys = redis.command(&["KEYS", "order-closer:2:*"]).array().to_vec();
+        let keys = redis.command(&["KEYS", "order-closer:3:*"]).array().to_vec();
         keys.iter().map(|key| redis.command(&["HLEN", &key.text()]).integer()).collect::<Vec<i64>>()
     };
     wait::until_eq("the sizes of the groups", vec![1, 1], groups).await;
@@ -264,7 +264,7 @@ async fn those_who_only_claim_to_be_there() {
     let shop = Shop::open(Kind::Postgres).await;
     let daemon = listening(&telling(shop.settings_with(&redis))).await;
     let key =
-        wait::some("the daemon's heartbeat", async || redis.command(&["KEYS", "order-closer:2:*"]).array().first().map(|key| key.text()))
+        wait::some("the daemon's heartbeat", async || redis.command(&["KEYS", "order-closer:3:*"]).array().first().map(|key| key.text()))
             .await;
     let lying = AtomicBool::new(true);
     let lies = async {
@@ -314,7 +314,7 @@ async fn those_who_close_other_orders_are_none() {
         daemons.push(listening(stranger).await);
     }
     let groups = async || {
-        let keys = redis.command(&["KEYS", "order-closer:2:*"]).array().to_vec();
+        let keys = redis.command(&["KEYS", "order-closer:3:*"]).array().to_vec();
         keys.iter().map(|key| redis.command(&["HLEN", &key.text()]).integer()).max().map(|largest| (keys.len(), largest))
     };
     wait::until_eq("the number of groups, and the size of the largest", Some((6, 2)), groups).await;
@@ -332,7 +332,7 @@ async fn a_beat_that_is_refused() {
     let shop = Shop::open(Kind::Postgres).await;
     let daemon = listening(&shop.settings_with(&redis)).await;
     let key =
-        wait::some("the daemon's beat", async || redis.command(&["KEYS", "order-closer:2:*"]).array().first().map(|key| key.text())).await;
+        wait::some("the daemon's beat", async || redis.command(&["KEYS", "order-closer:3:*"]).array().first().map(|key| key.text())).await;
     for spell in 1..=2 {
         redis.command(&["CONFIG", "RESETSTAT"]);
         redis.command(&["SET", &key, "a text"]);

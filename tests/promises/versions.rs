@@ -11,6 +11,9 @@ use super::{
 };
 use crate::support::{Daemon, Kind, Redis, Shop, wait};
 
+/// The format of this version's heartbeats.
+const FORMAT: u32 = 3;
+
 /// What daemons have in common that close the orders of a shop, as this version has it.
 struct Group(String);
 
@@ -56,7 +59,7 @@ impl Scene {
     async fn open() -> Self {
         let (redis, shop) = (Redis::start(), Shop::open(Kind::Postgres).await);
         let (daemon, group) = (listening(&telling(shop.settings_with(&redis))).await, Group::of(&shop).await);
-        wait::until("the daemon's heartbeat", async || redis.command(&["HLEN", &group.key(2)]).integer() == 1).await;
+        wait::until("the daemon's heartbeat", async || redis.command(&["HLEN", &group.key(FORMAT)]).integer() == 1).await;
         Self { redis, shop, daemon, group }
     }
 
@@ -85,22 +88,23 @@ async fn a_later_one_that_says_more() {
     let says = |fit: &'static str| {
         move |beat: u64| group.signed("a-later-one", &format!("version=9.1 beat={beat} fit={fit} zone=eu-1 busy=no load=0.4"))
     };
-    let orders: Vec<(i64, i64)> = (1..=200).map(|number| (number, 1_000 + 10 * number)).collect();
+    let orders: Vec<(i64, i64)> = (1..=960).map(|number| (number, 1_000 + 2 * number)).collect();
     let share = async {
         daemon.until_logged("\"others\":1").await;
         shop.orders(&orders).await;
         shop.until_all_settled().await;
     };
-    scene.beside(2, "a-later-one", says("yes"), share).await;
-    let waited = late_ones(&shop.assert_outcome().await, 1..=200);
-    assert!((50..=150).contains(&waited), "{waited} of 200 orders were left to the other one, which closes none");
+    scene.beside(FORMAT, "a-later-one", says("yes"), share).await;
+    let waited = late_ones(&shop.assert_outcome().await, 1..=960);
+    // They are of thirty shares, each of which is its by chance.
+    assert!((190..=770).contains(&waited), "{waited} of 960 orders were left to the other one, which closes none");
     let unfit = async {
         wait::until("the other is unfit", async || daemon.logged("\"unfit\":1") > 0).await;
-        closes_all_at_once(daemon, shop, 201..=300).await;
+        closes_all_at_once(daemon, shop, 1_001..=1_100).await;
     };
-    scene.beside(2, "a-later-one", says("leaving"), unfit).await;
+    scene.beside(FORMAT, "a-later-one", says("leaving"), unfit).await;
     daemon.until_line("the other is gone", |line| line.contains("\"others\":0") && line.contains("\"was\":1")).await;
-    closes_all_at_once(daemon, shop, 301..=400).await;
+    closes_all_at_once(daemon, shop, 1_101..=1_200).await;
     daemon.stop().await;
 }
 
@@ -118,8 +122,8 @@ async fn those_of_another_format() {
     };
     let later = |beat: u64| group.signed("a-later-one", &format!("beat={beat} fit=yes busy=no"));
     let closed = closes_all_at_once(daemon, shop, 1..=200);
-    scene.beside(2, "another-one", foreign, scene.beside(3, "a-later-one", later, closed)).await;
-    assert_eq!(redis.command(&["HLEN", &group.key(3)]).integer(), 1, "it writes nothing there, and takes nothing away");
+    scene.beside(FORMAT, "another-one", foreign, scene.beside(FORMAT + 1, "a-later-one", later, closed)).await;
+    assert_eq!(redis.command(&["HLEN", &group.key(FORMAT + 1)]).integer(), 1, "it writes nothing there, and takes nothing away");
     daemon.stop().await;
     assert_eq!(daemon.logged("other instances"), 0, "{:#?}", daemon.lines());
 }

@@ -29,7 +29,7 @@ pub(super) async fn examine(config: &Config, store: &dyn Store, catalogue: &Cata
 async fn overdue(config: &Config, store: &dyn Store) -> Result<Vec<Finding>, StoreError> {
     const NAME: &str = "overdue orders";
     let limit = u32::try_from(COUNTED + 1).unwrap_or(u32::MAX);
-    let read = async |window| Ok(Overdue::of(&store.due(&DueQuery { window, limit, after: None }).await?.rows));
+    let read = async |window| Ok(Overdue::of(&store.due(&DueQuery::of(window, limit)).await?.rows));
     let mut findings = Vec::new();
     let oldest = config.sweep.oldest;
     if let Some(Overdue { count, since, lasts }) = read(Window::overdue(oldest.get())).await? {

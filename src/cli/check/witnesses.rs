@@ -53,7 +53,7 @@ pub(super) async fn examine(config: &Config) -> Examination {
 
 /// Orders that are due next, and others that have been due for a while by their rows.
 async fn pending(store: &dyn Store) -> Result<Vec<Row>, StoreError> {
-    let read = async |window| store.due(&DueQuery { window, limit: READ, after: None }).await.map(|page| page.rows);
+    let read = async |window| store.due(&DueQuery::of(window, READ)).await.map(|page| page.rows);
     let mut rows = read(Window::ahead(Duration::MAX)).await?;
     rows.extend(read(Window::overdue(Some(AGO))).await?);
     Ok(rows)

@@ -25,7 +25,7 @@ pub(super) async fn show(config: &Config, store: &Arc<dyn Store>, newest: &[Stri
     windows.extend(oldest.map(Window::older));
     for window in windows {
         // A table without an index may take too long; the newest orders do then.
-        let found = store.due(&DueQuery { window, limit: 1, after: None }).await;
+        let found = store.due(&DueQuery::of(window, 1)).await;
         ids.extend(found.into_iter().flat_map(|page| page.rows).map(|row| row.id).take(1));
     }
     for id in newest.iter().filter_map(|id| read_id(store.as_ref(), &Rule::of(config), id).ok()) {

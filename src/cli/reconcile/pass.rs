@@ -154,7 +154,7 @@ impl Pass {
         if self.worker.stats.closed() == 0 {
             return Ok(());
         }
-        let page = self.store.due(&DueQuery { window: Window::overdue(oldest), limit, after: None }).await?;
+        let page = self.store.due(&DueQuery::of(Window::overdue(oldest), limit)).await?;
         let undone = self.worker.closer.undone(page.rows.iter().filter_map(|row| Some((&row.id, row.deadline?))));
         self.failed.extend(undone.into_iter().map(|id| (id, UNDONE.to_owned())));
         Ok(())

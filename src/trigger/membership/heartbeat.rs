@@ -1,7 +1,7 @@
 //! What an instance says of itself twice a second, as text.
 //!
 //! ```text
-//! order-closer:2:5f3a9c0d1e2b4a68              a hash: one for each group of instances; 2 is the format
+//! order-closer:3:5f3a9c0d1e2b4a68              a hash: one for each group of instances; 3 is the format
 //!   0b8f6c1e-…-9d2c  ->  beat=17 fit=yes busy=no sign=8c1d0a7b3e5f9624
 //! ```
 //!
@@ -18,8 +18,8 @@ use sha2::Sha256;
 use crate::config::{Rule, Status, TimeZone};
 
 /// What the hash is called before its group's own part; the number goes up when readers of the format before could not
-/// read it any more.
-const KEY: &str = "order-closer:2:";
+/// read it any more, or divide the orders otherwise.
+const KEY: &str = "order-closer:3:";
 
 /// How much of a keyed hash is written, in bytes.
 const SHORT: usize = 8;
@@ -120,7 +120,7 @@ mod tests {
     fn the_format_stays() {
         let group = Group::with_text("[\"a group\"]");
         let said = Heartbeat { beat: 17, fit: true, busy: false };
-        assert_eq!(group.key(), "order-closer:2:2b1323447c5a1c90");
+        assert_eq!(group.key(), "order-closer:3:2b1323447c5a1c90");
         assert_eq!(said.written("a-name", &group), "beat=17 fit=yes busy=no sign=094473a7608a884f");
     }
 

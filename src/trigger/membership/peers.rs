@@ -1,4 +1,4 @@
-//! Who else closes these orders, as far as heartbeats tell, and whose each order is.
+//! Who else closes these orders, as far as heartbeats tell, and whose each share of them is.
 //!
 //! Everything here is a function of the heartbeats and of this host's steady clock; no clocks are compared.
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::heartbeat::{Group, Heartbeat};
-use crate::order::OrderId;
+use crate::order::{OrderId, Shares};
 
 /// An instance whose heartbeat has not changed for so long is gone.
 const GONE: Duration = Duration::from_millis(1_500);
@@ -24,6 +24,9 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(700);
 
 /// The same, if that instance has more to do than one batch and gets on with it.
 const PATIENCE_WITH_A_BUSY_ONE: Duration = Duration::from_secs(3);
+
+/// To whom crowds of notifications belong is decided as with a share, of this number.
+const CROWDS: u32 = Shares::COUNT;
 
 /// So many others are believed at the most: the first by their names, so that all believe the same.
 const BELIEVED: usize = 32;
@@ -40,8 +43,8 @@ impl Instance {
         Self { name: name.to_owned(), seed: xxh3_64(name.as_bytes()) }
     }
 
-    fn claim(&self, id: &OrderId) -> u64 {
-        xxh3_64_with_seed(id.as_str().as_bytes(), self.seed)
+    fn claim(&self, share: u32) -> u64 {
+        xxh3_64_with_seed(&share.to_le_bytes(), self.seed)
     }
 }
 
@@ -72,8 +75,13 @@ impl Peer {
         (self.text, self.seen) = (text, now);
     }
 
+    /// Until when it is believed to live; nothing where no beat of it was seen.
+    fn lives_until(&self) -> Option<Instant> {
+        self.beaten.map(|at| at + GONE)
+    }
+
     fn lives(&self, now: Instant) -> bool {
-        self.beaten.is_some_and(|at| now.saturating_duration_since(at) < GONE)
+        self.lives_until().is_some_and(|until| now < until)
     }
 
     fn is_fit(&self) -> bool {
@@ -94,6 +102,26 @@ pub(super) struct Known {
     pub(super) unfit: usize,
 }
 
+/// How the shares are divided.
+#[derive(Debug, Clone)]
+pub(super) struct Division {
+    /// How long after their deadlines it is for this instance to try the orders of each share: zero where it is the first.
+    patience: [Duration; Shares::COUNT as usize],
+    /// Those of which it is the first.
+    pub(super) ours: Shares,
+    /// When another instance is given up, if its heart beats no more.
+    pub(super) until: Option<Instant>,
+}
+
+impl Division {
+    /// Nobody else is known.
+    const ALONE: Self = Self { patience: [Duration::ZERO; Shares::COUNT as usize], ours: Shares::ALL, until: None };
+
+    fn is_current(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
 /// The instances that close the same orders.
 #[derive(Debug)]
 pub(super) struct Peers {
@@ -101,12 +129,14 @@ pub(super) struct Peers {
     /// Whether this instance closes what is its own.
     fit: bool,
     others: BTreeMap<String, Peer>,
+    /// What follows from these, for as long as nobody is given up.
+    division: Division,
 }
 
 impl Peers {
     /// Nobody else is known yet.
     pub(super) fn new(own: &str) -> Self {
-        Self { own: Instance::new(own), fit: true, others: BTreeMap::new() }
+        Self { own: Instance::new(own), fit: true, others: BTreeMap::new(), division: Division::ALONE }
     }
 
     /// This instance's name.
@@ -121,12 +151,46 @@ impl Peers {
 
     /// How long after its deadline it is for this instance to try an order: zero if it is the first.
     pub(super) fn patience(&self, id: &OrderId, now: Instant) -> Duration {
+        let patience = |division: &Division| division.patience[Shares::of(id) as usize];
+        if self.division.is_current(now) { patience(&self.division) } else { patience(&self.divided(now)) }
+    }
+
+    /// The shares of which this instance is the first.
+    pub(super) fn shares(&self, now: Instant) -> Shares {
+        if self.division.is_current(now) { self.division.ours } else { self.divided(now).ours }
+    }
+
+    /// Whether another instance is the one that hears crowds.
+    pub(super) fn other_hears(&self, now: Instant) -> bool {
+        let own = self.own.claim(CROWDS);
+        self.believed(now).any(|peer| peer.is_fit() && peer.instance.claim(CROWDS) > own)
+    }
+
+    /// Divides the shares anew.
+    pub(super) fn divide(&mut self, now: Instant) -> &Division {
+        self.division = self.divided(now);
+        &self.division
+    }
+
+    /// Each share belongs to the one whose claim to it is the highest, of those who have not their part already.
+    fn divided(&self, now: Instant) -> Division {
         // Where all are unfit, their database is: they go on sharing the work.
-        let first = self.believed(now).filter(|peer| peer.is_fit() || !self.fit).max_by_key(|peer| peer.instance.claim(id));
-        match first {
-            Some(peer) if peer.instance.claim(id) > self.own.claim(id) => peer.patience(),
-            Some(_) | None => Duration::ZERO,
+        let others = self.believed(now).filter(|peer| peer.is_fit() || !self.fit);
+        let mut members: Vec<(&Instance, Duration, u32)> = others.map(|peer| (&peer.instance, peer.patience(), 0)).collect();
+        members.push((&self.own, Duration::ZERO, 0));
+        let part = Shares::COUNT.div_ceil(u32::try_from(members.len()).unwrap_or(u32::MAX));
+        let mut division =
+            Division { ours: Shares::NONE, until: self.believed(now).filter_map(Peer::lives_until).min(), ..Division::ALONE };
+        for (share, patience) in (0..).zip(&mut division.patience) {
+            let open = members.iter_mut().filter(|(.., shares)| *shares < part);
+            let Some((_, its_patience, shares)) = open.max_by_key(|(instance, ..)| instance.claim(share)) else { continue };
+            *shares += 1;
+            *patience = *its_patience;
+            if patience.is_zero() {
+                division.ours = division.ours.and(share);
+            }
         }
+        division
     }
 
     /// How many others there are.
@@ -160,11 +224,13 @@ impl Peers {
         }
         let forgotten = self.others.iter().filter(|(_, peer)| now.saturating_duration_since(peer.seen) > FORGOTTEN);
         foreign.extend(forgotten.map(|(name, _)| name.clone()));
+        self.divide(now);
         foreign
     }
 
     /// Forgets all others.
     pub(super) fn forget(&mut self) {
         self.others.clear();
+        self.division = Division::ALONE;
     }
 }

@@ -2,7 +2,7 @@
 //! its own, which goes faster or slower than the others'. A moment after the last of these events every order has exactly
 //! one instance that tries it first, and that one lives and is fit.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, ops::Range, time::Duration};
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::{Config, Rule},
-    order::OrderId,
+    order::{OrderId, Shares},
 };
 
 /// How long the examination of a database takes that does not answer.
@@ -111,6 +111,12 @@ impl Schedule {
         }
     }
 
+    /// Nothing happens but heartbeats.
+    fn pass(&mut self, time: Range<u64>) {
+        let Self { members, hash, group, .. } = self;
+        time.step_by(10).for_each(|now| members.iter_mut().for_each(|member| member.beats(hash, group, now)));
+    }
+
     /// What those write who do not know the group.
     fn forge(&mut self) {
         let other = Group::of(&Rule::of(&Config::default()), None, "another database");
@@ -142,8 +148,9 @@ impl Schedule {
     }
 }
 
+/// One of each share, and more.
 fn ids() -> Vec<OrderId> {
-    (1..=40).map(|number| OrderId::from_database(&number.to_string())).collect()
+    (1..=70).map(|number| OrderId::from_database(&(number * 32).to_string())).collect()
 }
 
 #[test]
@@ -170,15 +177,48 @@ fn each_order_has_one_that_lives_and_is_fit() {
     }
 }
 
+/// So many instances that know each other.
+fn acquainted(seed: u64, members: u32) -> Schedule {
+    let mut schedule = Schedule::new(seed);
+    (0..members).for_each(|_| schedule.join(0));
+    schedule.pass(0..3_000);
+    schedule
+}
+
+/// Each has its part, and whoever leaves has it taken over by all; few other orders change hands.
+#[test]
+fn the_shares_are_divided_evenly() {
+    for seed in 0..50 {
+        for count in 1..=8_u32 {
+            let mut schedule = acquainted(seed, count);
+            let owner = |schedule: &Schedule, share: u32, now| {
+                let has = |member: &&Member| member.peers.shares(member.clock(now)).has(share);
+                schedule.members.iter().find(has).map(|member| member.name.clone()).expect("each share has one")
+            };
+            let owners = |schedule: &Schedule, now| (0..Shares::COUNT).map(|share| owner(schedule, share, now)).collect::<Vec<_>>();
+            let before = owners(&schedule, 3_000);
+            let part = Shares::COUNT.div_ceil(count);
+            for member in &schedule.members {
+                let own = u32::try_from(before.iter().filter(|name| **name == member.name).count()).expect("few");
+                assert!(own <= part && own + count > part, "seed {seed}: {own} of {} shares, of {count} instances", Shares::COUNT);
+            }
+            if count == 1 {
+                continue;
+            }
+            let gone = schedule.members.remove(0).name;
+            schedule.hash.remove(&gone);
+            schedule.pass(3_000..6_000);
+            let after = owners(&schedule, 6_000);
+            let moved = before.iter().zip(&after).filter(|(before, after)| **before != gone && before != after).count();
+            assert!(moved <= Shares::COUNT as usize / 3, "seed {seed}: {moved} of others' shares moved, of {count} instances");
+        }
+    }
+}
+
 /// Whatever a crowd claims, some orders are left to each, and all agree whom they believe.
 #[test]
 fn a_crowd_is_believed_up_to_a_limit() {
-    let mut schedule = Schedule::new(1);
-    (0..100).for_each(|_| schedule.join(0));
-    for now in (0..3_000).step_by(10) {
-        let Schedule { members, hash, group, .. } = &mut schedule;
-        members.iter_mut().for_each(|member| member.beats(hash, group, now));
-    }
+    let schedule = acquainted(1, 100);
     for id in ids() {
         let claiming = schedule.members.iter().filter(|one| one.claims(&id, 3_000)).count();
         assert!(claiming > 0, "nobody tries {id}");
