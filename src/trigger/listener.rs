@@ -5,6 +5,7 @@
 //! told to nobody. The nodes of a cluster announce their own keys and no others, so each of its primaries has sessions of its
 //! own, for as long as it is one.
 
+mod crowd;
 mod losses;
 mod session;
 
@@ -195,6 +196,13 @@ impl Listener {
         if is_foreign {
             rules.iter().for_each(|rule| rule.takers.first(|taker| taker.stats.heard(false)));
         }
+    }
+
+    /// Whether another instance hears for each of our tables what this one does, and is before it.
+    fn others_hear(&self) -> bool {
+        let (rules, mut all) = (self.rules.borrow(), true);
+        rules.iter().for_each(|rule| rule.takers.each(|taker| all &= taker.peers.other_hears()));
+        all && !rules.is_empty()
     }
 
     /// What expired meanwhile was told to nobody.

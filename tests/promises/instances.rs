@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{ON_TIME_MILLIS, assert_on_time, listening, together::take_turns_at_hot_rows};
-use crate::support::{Daemon, Kind, Redis, Settings, Shop};
+use crate::support::{Daemon, Kind, Redis, Settings, Shop, wait};
 
 /// So many orders fall due in a wave, over three seconds, from one second on.
 const WAVE: i64 = 300;
@@ -88,4 +88,38 @@ async fn ten_that_come_and_go() {
     // What a killed or frozen one had in hand stays locked until the database gives its session up, or it goes on.
     let late = outcome.closed.values().filter(|late| **late > ON_TIME_MILLIS).count();
     assert!(late <= 100, "{late} of {} orders were late", 3 * WAVE);
+}
+
+/// A crowd of notifications is heard to its end by one of several, and what comes after it by all.
+#[tokio::test]
+async fn a_crowd_of_notifications_is_heard_by_one() {
+    const CROWD: u64 = 60_000;
+    let (redis, shop, settings) = open().await;
+    let mut daemons = Vec::new();
+    for _ in 0..3 {
+        daemons.push(listening(&settings).await);
+    }
+    for daemon in &daemons {
+        daemon.until_line("that it knows both others", |line| line.contains("other instances") && line.contains("\"others\":2")).await;
+    }
+    // Of no orders of ours, so that nothing is left to do.
+    let publish = "for number = 1, 10000 do redis.call('PUBLISH', '__keyevent@0__:expired', 'session_' .. number) end";
+    for _ in 0..CROWD / 10_000 {
+        redis.command(&["EVAL", publish, "0"]);
+    }
+    let leaving = || daemons.iter().filter(|daemon| daemon.logged("another instance hears a crowd") > 0).collect::<Vec<_>>();
+    wait::until("two leave it to the third", async || leaving().len() == 2).await;
+    for daemon in leaving() {
+        wait::until("it listens again", async || daemon.logged("listening for expired keys") == 2).await;
+    }
+    wave(&redis, &shop, 0).await;
+    shop.until_all_settled().await;
+    assert_on_time(&shop.assert_outcome().await);
+    let mut heard = Vec::new();
+    for daemon in &daemons {
+        daemon.stop().await;
+        heard.push(daemon.summary().count("heard") + daemon.summary().count("lost"));
+    }
+    heard.sort_unstable();
+    assert!(heard[1] < CROWD && heard[2] >= CROWD, "{heard:?}");
 }

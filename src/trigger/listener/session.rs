@@ -10,7 +10,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::broadcast::error::RecvError;
 use tracing::{error, info, warn};
 
-use super::{Listener, losses::Losses};
+use super::{Listener, crowd::Crowd, losses::Losses};
 use crate::{
     close::Reminder,
     config::Listen,
@@ -26,11 +26,16 @@ const GOOD_SESSION: Duration = Duration::from_secs(5);
 
 const NOTIFICATIONS: &str = "notify-keyspace-events";
 
+/// For how long a crowd is left to another instance.
+const CROWD: Duration = Duration::from_secs(5);
+
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum SessionEnd {
     /// The daemon stops.
     Shutdown,
+    /// A crowd comes, which another instance hears.
+    LeftToOthers,
     /// No subscription, or no longer; the reason.
     Disconnected(RedisError),
 }
@@ -55,6 +60,13 @@ impl Session {
         loop {
             let began = tokio::time::Instant::now();
             let end = self.one().await;
+            if end == SessionEnd::LeftToOthers {
+                let again_in_s = CROWD.as_secs();
+                info!(redis = address(&self.primary.redis), again_in_s, "another instance hears a crowd of expired keys");
+                if self.listener.stop.run_until_cancelled(tokio::time::sleep(CROWD)).await.is_some() {
+                    continue;
+                }
+            }
             let subscribed = self.tell(false);
             let SessionEnd::Disconnected(error) = end else {
                 return;
@@ -100,21 +112,21 @@ impl Session {
 
     async fn one(&self) -> SessionEnd {
         tokio::select! {
-            error = self.listen() => SessionEnd::Disconnected(error),
+            end = self.listen() => end,
             () = self.listener.stop.cancelled() => SessionEnd::Shutdown,
         }
     }
 
-    /// Listens until something is wrong, and says what.
-    async fn listen(&self) -> RedisError {
+    /// Listens until something is wrong, or a crowd is left to another instance.
+    async fn listen(&self) -> SessionEnd {
         let (subscriber, events) = match Subscriber::connect(&self.primary.redis).await {
             Ok(connected) => connected,
-            Err(error) => return error,
+            Err(error) => return SessionEnd::Disconnected(error),
         };
         // Notifications are heard while an audit waits for its answers.
         tokio::select! {
-            error = self.audit(subscriber) => error,
-            error = self.hear(events) => error,
+            error = self.audit(subscriber) => SessionEnd::Disconnected(error),
+            () = self.hear(events) => SessionEnd::LeftToOthers,
         }
     }
 
@@ -143,15 +155,16 @@ impl Session {
         }
     }
 
-    /// Hears notifications, and never waits for anything but the next one.
-    async fn hear(&self, mut events: Events) -> RedisError {
+    /// Hears notifications, and never waits for anything but the next one, until a crowd comes that another instance hears, too.
+    async fn hear(&self, mut events: Events) {
         let own = (self.primary.redis.listen == Listen::Own).then_some(self.primary.redis.url.database);
-        let mut losses = Losses::new();
+        let (mut losses, mut crowd) = (Losses::new(), Crowd::new());
         loop {
             let event = tokio::select! {
                 event = events.recv() => event,
                 () = losses.say_when_due() => continue,
             };
+            let came = event.as_ref().map_or_else(|error| if let RecvError::Lagged(events) = error { *events } else { 0 }, |_| 1);
             match event {
                 Ok(event) if event.operation != "expired" || own.is_some_and(|own| own != event.db) => {}
                 Ok(event) => self.listener.hand_on(event.key.as_bytes(), event.db),
@@ -162,6 +175,9 @@ impl Session {
                 }
                 // The audit says why.
                 Err(RecvError::Closed) => std::future::pending().await,
+            }
+            if crowd.comes(came) && self.listener.others_hear() {
+                return;
             }
         }
     }
