@@ -53,7 +53,7 @@ impl Hearing {
         self.primaries
     }
 
-    /// With how many of them there is a confirmed subscription.
+    /// With how many of them there is a confirmed subscription; also while a crowd is left to another instance, which takes seconds.
     #[must_use]
     pub fn subscribed(&self) -> usize {
         self.subscribed.len()

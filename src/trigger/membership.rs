@@ -79,7 +79,7 @@ const FAREWELL: Duration = Duration::from_millis(300);
 #[derive(Debug)]
 pub struct Membership {
     peers: RwLock<Peers>,
-    /// Which shares are ours, as far as others have been told.
+    /// Which shares were ours when they were last divided, for whoever waits for a change.
     shares: watch::Sender<Shares>,
 }
 
