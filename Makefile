@@ -61,7 +61,7 @@ chaos: export CHAOS_REDIS := $(REDIS)
 chaos: export CHAOS_FAULTS := $(FAULTS)
 
 # SEED=7: that schedule.   SCHEDULES=1000000: more of them.
-model: ## the core alone, over servers in memory, on a thousand seeded schedules a second
+model: ## the core alone, over servers in memory, on 700 seeded schedules a second for each core
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(CARGO) test --release --lib -- --nocapture model::every_promise
 model: export MODEL_SEED := $(SEED)

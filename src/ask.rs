@@ -105,16 +105,6 @@ struct State {
     queue: Queue,
 }
 
-/// Nobody else asks.
-#[derive(Debug)]
-pub struct Alone;
-
-impl Share for Alone {
-    fn is_ours(&self, _: &OrderId) -> bool {
-        true
-    }
-}
-
 /// Lets orders be closed without the question.
 #[derive(Debug)]
 pub struct WithoutAsking;

@@ -36,7 +36,7 @@ mod waits;
 mod worker;
 
 pub use bounds::{Bounds, JUMP};
-pub use clearance::{Clearance, Clearances, Cleared, Foresight, Leave, Permit, PutOff, Share, Sorted, Why};
+pub use clearance::{Alone, Clearance, Clearances, Cleared, Foresight, Leave, Permit, PutOff, Share, Sorted, Why};
 pub use closer::{Closer, Ending};
 pub use gate::{Gate, Passage};
 pub use history::{Closure, MINUTES, Recent, SECONDS};

@@ -148,6 +148,7 @@ impl Line {
             clearance,
             closer,
             batch_size: config.close.batch_size,
+            share: Arc::clone(&peers) as Arc<dyn Share>,
             later,
             closed: closed.clone(),
             stats: Arc::clone(&stats),

@@ -6,9 +6,9 @@ use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    ask::{Alone, Ask, Parts, Receiver, WithoutAsking},
+    ask::{Ask, Parts, Receiver, WithoutAsking},
     cli::{Exit, Failure, witness},
-    close::{Bounds, Clearance, Clearances, Gate, Inbox, Stats},
+    close::{Alone, Bounds, Clearance, Clearances, Gate, Inbox, Stats},
     config::Config,
     store::Store,
 };

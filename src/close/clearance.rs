@@ -152,10 +152,27 @@ pub trait Foresight: fmt::Debug + Send + Sync {
     fn foresee(&self, orders: Vec<OrderId>);
 }
 
-/// Whose task it is to ask about an order, where several daemons close the orders of one table.
+/// Our share of the work, where several instances close the orders of one table.
 pub trait Share: fmt::Debug + Send + Sync {
-    /// Whether it is ours.
+    /// Whether it is for us to ask about an order.
     fn is_ours(&self, id: &OrderId) -> bool;
+
+    /// How many have a share, this one among them.
+    fn instances(&self) -> u32;
+}
+
+/// Nobody else has a share.
+#[derive(Debug)]
+pub struct Alone;
+
+impl Share for Alone {
+    fn is_ours(&self, _: &OrderId) -> bool {
+        true
+    }
+
+    fn instances(&self) -> u32 {
+        1
+    }
 }
 
 /// Orders that have passed.

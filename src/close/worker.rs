@@ -13,7 +13,7 @@ use tracing::{Instrument, debug, error, info, warn};
 use crate::{
     close::{
         asking::{self, ASKERS},
-        clearance::{Clearance, Sorted},
+        clearance::{Clearance, Share, Sorted},
         closer::{Closer, Ending},
         gate::Gate,
         inbox::{Batch, Consequence, Inbox, Pending},
@@ -92,6 +92,8 @@ pub struct Worker {
     pub closer: Closer,
     /// The most orders in one transaction.
     pub batch_size: usize,
+    /// With how many instances the table's orders are shared.
+    pub share: Arc<dyn Share>,
     /// Who carries orders that are to be looked at again.
     pub later: mpsc::Sender<Later>,
     /// Changes when orders were closed.
@@ -108,11 +110,29 @@ pub struct Worker {
     pub stop: CancellationToken,
 }
 
+/// What the workers of a lane have in common.
+#[derive(Debug)]
+struct Places {
+    workers: u32,
+    /// One for each batch in hand.
+    any: Semaphore,
+    /// A full batch takes one for each instance: each may have as many in hand, and all of them together would only wait for each
+    /// other's locks.
+    full: Semaphore,
+}
+
+impl Places {
+    fn of(workers: usize) -> Arc<Self> {
+        let places = || Semaphore::new(workers);
+        Arc::new(Self { workers: u32::try_from(workers).unwrap_or(u32::MAX), any: places(), full: places() })
+    }
+}
+
 impl Worker {
     /// Starts so many workers for batches, those of the lane `alone`, and those who ask about orders before their batches.
     pub fn spawn(&self, workers: usize, watchdog: &Watchdog, running: &mut JoinSet<()>) {
         for (lane, workers) in [(Lane::Shared, workers), (Lane::Alone, ALONE)] {
-            let places = Arc::new(Semaphore::new(workers));
+            let places = Places::of(workers);
             for _ in 0..workers + SLOW_ONES {
                 running.spawn(watchdog.watch("worker", self.clone().run(lane, Arc::clone(&places))).in_current_span());
             }
@@ -124,9 +144,9 @@ impl Worker {
     }
 
     /// Works until the inbox is closed; a batch in hand is finished first.
-    async fn run(self, lane: Lane, places: Arc<Semaphore>) {
+    async fn run(self, lane: Lane, places: Arc<Places>) {
         // Never closed.
-        while let Ok(place) = watchdog::waiting(places.acquire()).await {
+        while let Ok(place) = watchdog::waiting(places.any.acquire()).await {
             let taken = match lane {
                 Lane::Shared => {
                     let taken = watchdog::waiting(self.inbox.take(self.gate.most(self.batch_size))).await;
@@ -142,9 +162,12 @@ impl Worker {
             };
             // A crowd is in hand until its orders were looked at.
             let Some((Batch { orders: batch, crowd: _crowd }, wait)) = taken else { return };
+            let is_full = lane == Lane::Shared && batch.len() >= self.batch_size;
+            let full = if is_full { self.share.instances().min(places.workers) } else { 0 };
+            let places_of_full = watchdog::waiting(places.full.acquire_many(full)).await;
             let mut closing = pin!(self.close(batch, lane, wait));
             if timeout(SLOW, &mut closing).await.is_err() {
-                drop(place);
+                drop((place, places_of_full));
                 closing.await;
             }
         }

@@ -159,6 +159,7 @@ impl Daemon {
             clearance,
             closer: Closer::within(Arc::clone(&store), Arc::clone(&bounds)),
             batch_size: world.plan.batch,
+            share: Arc::clone(&peers) as Arc<dyn Share>,
             later,
             closed: watch::Sender::new(()),
             stats: Arc::clone(&stats),

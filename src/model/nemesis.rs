@@ -2,10 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{daemon::Crew, plan::Kind, world::World};
 
@@ -60,8 +57,7 @@ pub(super) async fn end(world: &Arc<World>, crew: &Arc<Crew>, mut tasks: JoinSet
 /// Redis' own cycle, which comes across expired keys now and then.
 pub(super) async fn cycle(world: Arc<World>) {
     loop {
-        let next = Instant::now() + Duration::from_millis(100);
-        sleep_until(world.quiet_until().map_or(next, |quiet| quiet.max(next))).await;
+        sleep(Duration::from_millis(100)).await;
         let keys: Vec<u32> = world.state().keys.keys().copied().collect();
         for order in keys {
             if world.chance(0.1) && !world.state().redis_away {

@@ -2,13 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, advance, sleep, timeout_at},
 };
 
 use super::{
@@ -97,8 +99,6 @@ pub(super) struct State {
     pub(super) expired: BTreeSet<u32>,
     /// Nothing goes wrong any more.
     pub(super) faults_over: bool,
-    /// Until then nothing can happen, and statements take no time.
-    quiet_until: Option<Instant>,
     pub(super) history: Vec<Entry>,
 }
 
@@ -108,6 +108,19 @@ impl State {
         let is_open = |number: &u32, order: &Order| order.status == UNPAID && !order.poison && !self.paid.contains(number);
         self.orders.iter().filter(move |(number, order)| is_open(number, order)).map(|(number, _)| number)
     }
+}
+
+/// As tokio's own, which looks at all timers, too, each time.
+async fn let_others_go_first() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// How long a read of what is overdue or soon due takes, and whether it fails then.
@@ -259,13 +272,10 @@ impl World {
 
     /// The way to a server, or back.
     pub(super) async fn way(&self) {
-        if self.quiet_until().is_some() {
-            return;
-        }
         let way = self.draw(0, micros(self.plan.way).unsigned_abs());
         // Timers count milliseconds.
         match way / 1_000 {
-            0 => tokio::task::yield_now().await,
+            0 => let_others_go_first().await,
             millis => sleep(Duration::from_millis(millis)).await,
         }
     }
@@ -330,13 +340,12 @@ impl World {
         state.deliveries.is_empty() && state.open().next().is_none()
     }
 
-    /// Once all is mended: waits for a moment, or as long as nothing can happen.
+    /// Once all is mended: waits for a moment. While nothing can happen all stand still, as the machine does that they run on.
     pub(super) async fn wait(&self) {
-        let Some(quiet) = self.quiet_for().filter(|quiet| *quiet > A_MOMENT) else { return sleep(A_MOMENT).await };
-        let until = Instant::now() + quiet;
-        self.state().quiet_until = Some(until);
-        sleep_until(until).await;
-        self.state().quiet_until = None;
+        match self.quiet_for() {
+            Some(quiet) if quiet > A_MOMENT => advance(quiet).await,
+            Some(_) | None => sleep(A_MOMENT).await,
+        }
     }
 
     /// How long nothing can happen: whatever is open has been overdue for a while and waits for its key, and no key expires before.
@@ -346,10 +355,5 @@ impl World {
         let is_idle = is_over && state.deliveries.is_empty() && state.open().all(|order| state.keys.contains_key(order));
         let first = state.keys.values().min().filter(|_| is_idle)?;
         u64::try_from(first - now - A_WHILE).ok().map(Duration::from_micros)
-    }
-
-    /// Until when nothing can happen, if that is so.
-    pub(super) fn quiet_until(&self) -> Option<Instant> {
-        self.state().quiet_until
     }
 }

@@ -212,6 +212,10 @@ impl Share for Membership {
     fn is_ours(&self, id: &OrderId) -> bool {
         self.patience(id).is_zero()
     }
+
+    fn instances(&self) -> u32 {
+        self.read(|peers| peers.instances(Instant::now()))
+    }
 }
 
 /// The heartbeat while it runs.

@@ -123,3 +123,31 @@ async fn a_crowd_of_notifications_is_heard_by_one() {
     heard.sort_unstable();
     assert!(heard[1] < CROWD && heard[2] >= CROWD, "{heard:?}");
 }
+
+/// However many instances close a crowd, full batches are no more at a time than those of one: they would only wait for each other.
+#[tokio::test]
+async fn full_batches_of_all_are_as_many_as_those_of_one() {
+    let (_redis, shop, settings) = open().await;
+    shop.database.execute("CREATE TABLE batches (began timestamptz, ended timestamptz)").await;
+    let settings = settings
+        .set("close.batch_size", 20)
+        .set("close.sql", vec!["SELECT pg_sleep(0.04) WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))"])
+        .after_close_sql(
+            "INSERT INTO batches SELECT now(), clock_timestamp() WHERE EXISTS (SELECT 1 FROM orders WHERE order_no IN (:ids))",
+        );
+    let daemons = [listening(&settings).await, listening(&settings).await];
+    for daemon in &daemons {
+        daemon.until_line("that it knows the other", |line| line.contains("other instances") && line.contains("\"others\":1")).await;
+    }
+    let orders: Vec<(i64, i64)> = (1..=1_000).map(|number| (number, 2_500)).collect();
+    shop.orders(&orders).await;
+    wait::until("all are closed", async || shop.closed().await == 1_000).await;
+    // Some that take long on a busy machine hold up none.
+    let beside = "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY beside) FROM (SELECT (SELECT count(*) FROM batches AS other
+        WHERE other.began < batch.began AND other.ended > batch.began) AS beside FROM batches AS batch) AS counted";
+    let (batches, beside) = (shop.database.number("SELECT count(*) FROM batches").await, shop.database.number(beside).await);
+    assert!(batches >= 50 && beside == 1, "{batches} batches, each beside {beside} others");
+    for daemon in daemons {
+        daemon.stop().await;
+    }
+}

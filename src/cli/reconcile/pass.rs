@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Arguments;
 use crate::{
     cli::Failure,
-    close::{Bounds, Clearance, Closer, Follow, Gate, Inbox, Offer, Outage, Stats, Worker},
+    close::{Alone, Bounds, Clearance, Closer, Follow, Gate, Inbox, Offer, Outage, Stats, Worker},
     config::Config,
     order::{OrderId, Trigger},
     outbox::UNDONE,
@@ -69,6 +69,7 @@ impl Pass {
             clearance,
             closer: Closer::within(Arc::clone(store), bounds),
             batch_size: config.close.batch_size,
+            share: Arc::new(Alone),
             later: mpsc::channel(1).0,
             closed: watch::Sender::new(()),
             stats,

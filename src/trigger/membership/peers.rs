@@ -31,20 +31,22 @@ const CROWDS: u32 = Shares::COUNT;
 /// So many others are believed at the most: the first by their names, so that all believe the same.
 const BELIEVED: usize = 32;
 
-/// An instance, and where its claims come from.
+/// An instance, and its claims.
 #[derive(Debug, Clone)]
 struct Instance {
     name: String,
-    seed: u64,
+    /// To each share.
+    shares: [u64; Shares::COUNT as usize],
+    crowds: u64,
 }
 
 impl Instance {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), seed: xxh3_64(name.as_bytes()) }
-    }
-
-    fn claim(&self, share: u32) -> u64 {
-        xxh3_64_with_seed(&share.to_le_bytes(), self.seed)
+        let seed = xxh3_64(name.as_bytes());
+        let claim = |share: u32| xxh3_64_with_seed(&share.to_le_bytes(), seed);
+        let mut shares = [0; Shares::COUNT as usize];
+        (0..).zip(&mut shares).for_each(|(share, claimed)| *claimed = claim(share));
+        Self { name: name.to_owned(), shares, crowds: claim(CROWDS) }
     }
 }
 
@@ -162,8 +164,7 @@ impl Peers {
 
     /// Whether another instance is the one that hears crowds.
     pub(super) fn other_hears(&self, now: Instant) -> bool {
-        let own = self.own.claim(CROWDS);
-        self.believed(now).any(|peer| peer.is_fit() && peer.instance.claim(CROWDS) > own)
+        self.believed(now).any(|peer| peer.is_fit() && peer.instance.crowds > self.own.crowds)
     }
 
     /// Divides the shares anew.
@@ -172,18 +173,27 @@ impl Peers {
         &self.division
     }
 
+    /// How many instances have shares, this one among them.
+    pub(super) fn instances(&self, now: Instant) -> u32 {
+        let others = self.sharers(now).count();
+        1 + u32::try_from(others).unwrap_or(u32::MAX - 1)
+    }
+
+    /// The others who have shares. Where all are unfit, their database is: they go on sharing the work.
+    fn sharers(&self, now: Instant) -> impl Iterator<Item = &Peer> {
+        self.believed(now).filter(|peer| peer.is_fit() || !self.fit)
+    }
+
     /// Each share belongs to the one whose claim to it is the highest, of those who have not their part already.
     fn divided(&self, now: Instant) -> Division {
-        // Where all are unfit, their database is: they go on sharing the work.
-        let others = self.believed(now).filter(|peer| peer.is_fit() || !self.fit);
-        let mut members: Vec<(&Instance, Duration, u32)> = others.map(|peer| (&peer.instance, peer.patience(), 0)).collect();
+        let mut members: Vec<(&Instance, Duration, u32)> = self.sharers(now).map(|peer| (&peer.instance, peer.patience(), 0)).collect();
         members.push((&self.own, Duration::ZERO, 0));
         let part = Shares::COUNT.div_ceil(u32::try_from(members.len()).unwrap_or(u32::MAX));
         let mut division =
             Division { ours: Shares::NONE, until: self.believed(now).filter_map(Peer::lives_until).min(), ..Division::ALONE };
         for (share, patience) in (0..).zip(&mut division.patience) {
             let open = members.iter_mut().filter(|(.., shares)| *shares < part);
-            let Some((_, its_patience, shares)) = open.max_by_key(|(instance, ..)| instance.claim(share)) else { continue };
+            let Some((_, its_patience, shares)) = open.max_by_key(|(instance, ..)| instance.shares[share as usize]) else { continue };
             *shares += 1;
             *patience = *its_patience;
             if patience.is_zero() {
