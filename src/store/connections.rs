@@ -171,6 +171,11 @@ impl<D: Dialect> Connections<D> {
         &self.hosts
     }
 
+    /// How many connections for closing have been made.
+    pub(super) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
     /// Asks each host what it is now, where there are several.
     pub(super) async fn look_at_hosts(&self) -> Vec<HostSeen> {
         if self.hosts.are_several() {

@@ -4,7 +4,10 @@ mod transaction;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -56,6 +59,8 @@ pub(super) struct Table<D: Dialect> {
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
+    /// How many connections for closing had been made when the server's zone was asked for last.
+    zone_asked: AtomicU64,
     /// With whom what falls due is read, where this is one of several shards in a database.
     reader: Option<Reader<D>>,
     /// A statement failed that reads what events carry, where that ends its transaction.
@@ -110,6 +115,7 @@ impl<D: Dialect> Table<D> {
             recorder,
             identity,
             halt: Halt::default(),
+            zone_asked: AtomicU64::default(),
             reader,
             fails_on_payloads: Arc::default(),
         })
@@ -117,6 +123,18 @@ impl<D: Dialect> Table<D> {
 
     fn schema(&self) -> Arc<Schema<D>> {
         Arc::clone(&self.schema.borrow())
+    }
+
+    /// The server of a connection that was just made may have been started since the others were, in another zone: nothing closes
+    /// there before that was asked.
+    async fn ask_for_the_zone_anew(&self) -> Result<()> {
+        let made = self.connections.made();
+        let is_in_servers_zone = self.schema().fragments.described.zone_matters && self.dialect.servers_zone().is_some();
+        if is_in_servers_zone && self.zone_asked.load(Ordering::Relaxed) != made {
+            self.zone_changed().await?;
+            self.zone_asked.fetch_max(made, Ordering::Relaxed);
+        }
+        self.halt.pass()
     }
 
     /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
@@ -277,6 +295,7 @@ impl<D: Dialect> Store for Table<D> {
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
         self.halt.pass()?;
         let session = self.connections.begin(limits).await?;
+        self.ask_for_the_zone_anew().await?;
         let recorder = self.recorder.borrow().clone();
         Ok(Box::new(Open::new(session, self.schema(), recorder, Arc::clone(&self.fails_on_payloads))))
     }

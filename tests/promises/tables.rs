@@ -141,6 +141,25 @@ async fn the_servers_zone_changes_under_a_daemon() {
     assert_eq!(shop.closed().await, 0);
 }
 
+/// The same while there is nothing to close, so that the restart is in nobody's way: the first order that falls due waits.
+#[tokio::test]
+async fn the_servers_zone_changes_under_a_daemon_that_is_idle() {
+    let redis = Redis::start();
+    let mut server = Postgres::options().time_zone("Asia/Shanghai").start();
+    let mut shop = Shop::in_database(Database::on_postgres(&server).await).await;
+    rewrite(&shop, true).await;
+    let daemon = listening(&shop.settings_with(&redis)).await;
+    shop.database.execute("ALTER SYSTEM SET timezone = 'UTC'").await;
+    server.kill();
+    server.start_again();
+    shop.database.disconnect().await;
+    // Due by either zone.
+    shop.orders_due_in(1..=5, -24 * HOUR).await;
+    daemon.until_logged("closing is stopped").await;
+    daemon.stop().await;
+    assert_eq!(shop.closed().await, 0);
+}
+
 /// A query that takes long: it looks as much further ahead.
 #[tokio::test]
 async fn a_look_ahead_that_is_slow_looks_further() {
