@@ -227,8 +227,6 @@ impl Dialect for MySql {
             // A replica, read-only or on its way to becoming one; with `innodb_read_only` MySQL can't lock the table, and MariaDB's is
             // read-only.
             | 1015 | 1036 | 1290 | 1792 | 1836 | 1927 | 2000..=2999 | 3032 | 3100 | 3168 | 3169 | 3879 | 4031
-            // The index that our statements name was dropped or renamed: a matter of the table, not of an order.
-            | 1176
             // ProxySQL's own: none of its servers can be reached.
             | 9001 | 9002 => Class::Unavailable,
             _ => Class::Rejected,
