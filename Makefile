@@ -52,7 +52,7 @@ denied:
 chaos: ## three daemons and a shop in which everything goes wrong, for ten minutes; docs/chaos.md
 	$(call require,cc=build-essential:pkg-config,SQLite is compiled from its C source)
 	$(call require,redis-server=redis-server mariadbd=mariadb-server initdb=postgresql openssl=openssl faketime=faketime,it starts private servers of its own$(comma) and skews a daemon's clock)
-	$(call with_servers,$(CARGO) test -- --ignored --exact --nocapture chaos::as_long_as_you_like)
+	$(call with_servers,$(CARGO) test --release -- --ignored --exact --nocapture chaos::as_long_as_you_like)
 chaos: export CHAOS_SEED := $(SEED)
 chaos: export CHAOS_SECONDS := $(SECONDS)
 chaos: export CHAOS_RATE := $(RATE)

@@ -173,6 +173,9 @@ impl StoreError {
         match self {
             Self::Conflict(_) | Self::Locked(_) => "end the transaction that holds the table",
             Self::TimedOut(_) => "see what keeps the database busy, or set a longer database.timeout",
+            Self::Rejected(reason) if reason.contains("corrupt") => {
+                "rebuild the table with its indexes (ALTER TABLE ... FORCE), and look for what has broken them, such as a disk that was full"
+            }
             Self::Rejected(_) => {
                 "grant this user SELECT and UPDATE on the tables named in orders and close.sql, or correct orders.set, orders.filter and \
                  close.sql and start again"

@@ -221,8 +221,8 @@ async fn what_must_not_be_is_noticed() {
 #[ignore = "make chaos"]
 async fn as_long_as_you_like() {
     let seed = setting("CHAOS_SEED").unwrap_or_else(|| rand::random::<u64>() >> 32);
-    // What a debug build does: a step takes all processes together about 10 ms of a core.
+    // What an optimized build does: a step takes all processes together about 4 ms of a core.
     let cores = std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX));
-    let rate = setting("CHAOS_RATE").unwrap_or(cores.saturating_mul(75).min(300));
+    let rate = setting("CHAOS_RATE").unwrap_or(cores.saturating_mul(200).min(300));
     on_each(seed, setting("CHAOS_SECONDS").unwrap_or(600), rate).await;
 }

@@ -14,7 +14,7 @@ use super::{
     scene::{Scene, faketime, now},
     shop,
 };
-use crate::support::{Daemon, Kind, Proxy, order_closer, proxy::Towards, receiver::Behaviour, till::Manner};
+use crate::support::{Daemon, Kind, Proxy, database::Rows, order_closer, proxy::Towards, receiver::Behaviour, till::Manner};
 
 /// A fault as it happened, in milliseconds since 1970.
 #[derive(Debug, Clone)]
@@ -114,6 +114,9 @@ async fn happen(scene: &Scene, what: What, length: Duration) {
             disk.empty();
             if far == Far::Database && !server.is_running() {
                 block_in_place(|| server.start_again());
+            }
+            if far == Far::Database && scene.options.kind == Kind::MariaDb {
+                rebuild_what_is_corrupt(scene).await;
             }
         }
         What::LoginRefused(Far::Database) => {
@@ -287,12 +290,11 @@ pub async fn again_and_again(length: Duration, what: impl AsyncFn()) {
 
 async fn cut_sessions(scene: &Scene) {
     let user = shop::USER;
-    match scene.options.kind {
-        Kind::Postgres => {
-            insist(scene, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{user}'")).await;
-        }
-        Kind::MariaDb | Kind::Sqlite => insist(scene, &format!("KILL USER {user}")).await,
-    }
+    let sql = match scene.options.kind {
+        Kind::Postgres => format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{user}'"),
+        Kind::MariaDb | Kind::Sqlite => format!("KILL USER {user}"),
+    };
+    insist(scene, &sql).await;
 }
 
 /// Runs statements in a transaction that lasts so long and is rolled back. One that meets a deadlock holds nothing, which is as well.
@@ -310,10 +312,26 @@ async fn hold(scene: &Scene, statements: &[&str], length: Duration) {
 }
 
 /// Runs a statement until the database has taken it.
-async fn insist(scene: &Scene, sql: &str) {
+async fn insist(scene: &Scene, sql: &str) -> Rows {
     let began = Instant::now();
-    while let Err(error) = scene.nemesis.try_execute(sql).await {
-        assert!(began.elapsed() < MENDING, "{error}\n{sql}");
+    loop {
+        match scene.nemesis.try_rows(sql).await {
+            Ok(rows) => return rows,
+            Err(error) => assert!(began.elapsed() < MENDING, "{error}\n{sql}"),
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// What an operator does whose server says so of an index. After a full disk MariaDB 10.11 has undone an INSERT in part: the row was
+/// gone, and left were its entry in an index, by which nobody could read any more, and what its trigger had taken from the stock.
+async fn rebuild_what_is_corrupt(scene: &Scene) {
+    for table in insist(scene, "SHOW TABLES").await.into_iter().flatten().flatten() {
+        let is_well = |row: &Vec<Option<String>>| row.last().is_some_and(|said| said.as_deref() == Some("OK"));
+        if !insist(scene, &format!("CHECK TABLE {table}")).await.iter().all(is_well) {
+            eprintln!("{:>8.1} s  {table} is corrupt, and rebuilt", (now() - scene.began) as f64 / 1e3);
+            insist(scene, &format!("ALTER TABLE {table} FORCE")).await;
+            insist(scene, &shop::recount()).await;
+        }
     }
 }

@@ -181,6 +181,15 @@ fn moment(kind: Kind, at: i64) -> String {
     }
 }
 
+/// Counts the stock of MariaDB's shop anew, by the orders that there are; what is about to change these waits.
+pub fn recount() -> String {
+    format!(
+        "UPDATE inventory LEFT JOIN (SELECT order_no % {ARTICLES} AS sku, sum(1 + order_no % 3) AS quantity FROM orders
+             WHERE status IN ({UNPAID}, {PAID}) GROUP BY order_no % {ARTICLES}) AS taken ON taken.sku = inventory.sku
+            SET stock = {INITIAL_STOCK} - COALESCE(taken.quantity, 0)"
+    )
+}
+
 /// The statement of an action, with deadlines in milliseconds since 1970. It changes one row, or comes too late.
 pub fn statement(kind: Kind, order: i64, action: &Action) -> String {
     let set = |what: String| format!("UPDATE orders SET {what} WHERE order_no = {order} AND status = {UNPAID}");
