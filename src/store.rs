@@ -228,8 +228,8 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// The zone in which times without one are read.
     fn time_zone(&self) -> String;
 
-    /// Reads as [`Store::look`] does these orders alone, and what the question before closing carries of each: the columns that the configuration names,
-    /// as a JSON object.
+    /// Reads as [`Store::look`] does, of orders alone, and what the question before closing carries of each: the columns that the
+    /// configuration names, as a JSON object.
     ///
     /// # Errors
     /// As the database says, sorted.

@@ -1,8 +1,8 @@
 //! The server's time zone may change while we run, and with it the meaning of every deadline that has none.
 //!
-//! It is asked for again and again, over a connection that sets no zone, and before the first closure over each new connection. While it means
-//! something else than before, nothing closes. Whoever changed it may mean it, so nothing is read anew by itself: rows from
-//! before and after stand side by side in the table, and only the shop knows which is which.
+//! It is asked for again and again, over a connection that sets no zone, and before the first closure over each new connection.
+//! While it means something else than before, nothing closes. Whoever changed it may mean it, so nothing is read anew by itself:
+//! rows from before and after stand side by side in the table, and only the shop knows which is which.
 
 use std::{sync::Arc, time::Duration};
 
