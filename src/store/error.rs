@@ -173,7 +173,7 @@ impl StoreError {
         match self {
             Self::Conflict(_) | Self::Locked(_) => "end the transaction that holds the table",
             Self::TimedOut(_) => "see what keeps the database busy, or set a longer database.timeout",
-            Self::Rejected(reason) if reason.contains("corrupt") => {
+            Self::Rejected(reason) if reason.contains("is corrupt") => {
                 "rebuild the table with its indexes (ALTER TABLE ... FORCE), and look for what has broken them, such as a disk that was full"
             }
             Self::Rejected(_) => {

@@ -4,10 +4,7 @@ mod transaction;
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -59,8 +56,6 @@ pub(super) struct Table<D: Dialect> {
     /// Which database it was when that was asked last, where that can be known.
     identity: Mutex<Option<String>>,
     halt: Halt,
-    /// How many connections for closing had been made when the server's zone was asked for last.
-    zone_asked: AtomicU64,
     /// With whom what falls due is read, where this is one of several shards in a database.
     reader: Option<Reader<D>>,
     /// A statement failed that reads what events carry, where that ends its transaction.
@@ -115,7 +110,6 @@ impl<D: Dialect> Table<D> {
             recorder,
             identity,
             halt: Halt::default(),
-            zone_asked: AtomicU64::default(),
             reader,
             fails_on_payloads: Arc::default(),
         })
@@ -125,31 +119,42 @@ impl<D: Dialect> Table<D> {
         Arc::clone(&self.schema.borrow())
     }
 
-    /// The server of a connection that was just made may have been started since the others were, in another zone: nothing closes
-    /// there before that was asked.
+    /// The server's zone when the store was opened, where a deadline depends on it.
+    fn zone_before(&self) -> Option<&ServersZone> {
+        self.dialect.servers_zone().filter(|_| self.schema().fragments.described.zone_matters)
+    }
+
+    async fn zone_now(&self) -> Result<Option<ServersZone>> {
+        let hosts = self.connections.hosts();
+        self.dialect.servers_zone_now(hosts.host(&hosts.turn())).await
+    }
+
+    /// Nothing closes over a connection that was just made before this was asked: its server may have been started since the others
+    /// were, in another zone.
     async fn ask_for_the_zone_anew(&self) -> Result<()> {
-        let made = self.connections.made();
-        let is_in_servers_zone = self.schema().fragments.described.zone_matters && self.dialect.servers_zone().is_some();
-        if is_in_servers_zone && self.zone_asked.load(Ordering::Relaxed) != made {
-            self.zone_changed().await?;
-            self.zone_asked.fetch_max(made, Ordering::Relaxed);
+        if let Some(before) = self.zone_before()
+            && let Some(change) = self.zone_now().await?.and_then(|now| before.change_to(&now))
+        {
+            self.stop_for(Some(&change));
         }
         self.halt.pass()
+    }
+
+    fn stop_for(&self, change: Option<&String>) {
+        self.halt.set(change.map(|change| format!("{change}; set database.time_zone")));
     }
 
     /// What has changed of the zone by which the server reads times, since the store was opened or since it was first noted in
     /// our tables; `notes` what is not noted yet.
     async fn zones_change(&self, notes: bool) -> Result<Option<String>> {
-        let matters = self.schema().fragments.described.zone_matters;
         let noted = self.outbox.fact(ZONE).await?;
-        let Some(before) = self.dialect.servers_zone().filter(|_| matters) else {
+        let Some(before) = self.zone_before() else {
             if notes && noted.is_some() {
                 self.outbox.forget_fact(ZONE).await.ok();
             }
             return Ok(None);
         };
-        let hosts = self.connections.hosts();
-        let Some(now) = self.dialect.servers_zone_now(hosts.host(&hosts.turn())).await? else { return Ok(None) };
+        let Some(now) = self.zone_now().await? else { return Ok(None) };
         if let Some(change) = before.change_to(&now) {
             return Ok(Some(change));
         }
@@ -294,8 +299,11 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn begin(&self, limits: Limits) -> Result<Box<dyn Transaction>> {
         self.halt.pass()?;
+        let made = self.connections.made();
         let session = self.connections.begin(limits).await?;
-        self.ask_for_the_zone_anew().await?;
+        if self.connections.made() != made {
+            self.ask_for_the_zone_anew().await?;
+        }
         let recorder = self.recorder.borrow().clone();
         Ok(Box::new(Open::new(session, self.schema(), recorder, Arc::clone(&self.fails_on_payloads))))
     }
@@ -462,7 +470,7 @@ impl<D: Dialect> Store for Table<D> {
 
     async fn zone_changed(&self) -> Result<Option<String>> {
         let changed = self.zones_change(true).await?;
-        self.halt.set(changed.as_ref().map(|reason| format!("{reason}; set database.time_zone")));
+        self.stop_for(changed.as_ref());
         Ok(changed)
     }
 

@@ -115,9 +115,8 @@ async fn local_time_by_the_server_in_postgres() {
     assert_read_rightly(&shop, &redis, &shop.settings_with(&redis), true).await;
 }
 
-/// With a restart the server is in another zone: closing stops, and the log says why and what to do.
-#[tokio::test]
-async fn the_servers_zone_changes_under_a_daemon() {
+/// With a restart the server is in another zone: closing stops. Returns what the log says of it.
+async fn restarted_in_another_zone(is_idle: bool) -> String {
     let redis = Redis::start();
     let mut server = Postgres::options().time_zone("Asia/Shanghai").start();
     let mut shop = Shop::in_database(Database::on_postgres(&server).await).await;
@@ -125,39 +124,35 @@ async fn the_servers_zone_changes_under_a_daemon() {
     let daemon = listening(&shop.settings_with(&redis)).await;
     shop.database.execute("ALTER SYSTEM SET timezone = 'UTC'").await;
     server.kill();
-    redis.publish_expired(0, crate::support::shop::key(1).as_bytes());
-    daemon.until_logged("database unavailable").await;
+    if !is_idle {
+        redis.publish_expired(0, crate::support::shop::key(1).as_bytes());
+        daemon.until_logged("database unavailable").await;
+    }
     server.start_again();
     shop.database.disconnect().await;
     // Due by either zone.
     shop.orders_due_in(1..=5, -24 * HOUR).await;
     let said = daemon.until_logged("closing is stopped").await;
+    daemon.stop().await;
+    assert_eq!(shop.closed().await, 0);
+    said
+}
+
+/// The log says why and what to do.
+#[tokio::test]
+async fn the_servers_zone_changes_under_a_daemon() {
+    let said = restarted_in_another_zone(false).await;
     for part in
         ["\"ERROR\"", "UTC+08:00", "set database.time_zone to the zone in which the shop writes them", "set the server's time zone back"]
     {
         assert!(said.contains(part), "{part} is missing: {said}");
     }
-    daemon.stop().await;
-    assert_eq!(shop.closed().await, 0);
 }
 
-/// The same while there is nothing to close, so that the restart is in nobody's way: the first order that falls due waits.
+/// While there is nothing to close the restart is in nobody's way: the first order that falls due waits.
 #[tokio::test]
 async fn the_servers_zone_changes_under_a_daemon_that_is_idle() {
-    let redis = Redis::start();
-    let mut server = Postgres::options().time_zone("Asia/Shanghai").start();
-    let mut shop = Shop::in_database(Database::on_postgres(&server).await).await;
-    rewrite(&shop, true).await;
-    let daemon = listening(&shop.settings_with(&redis)).await;
-    shop.database.execute("ALTER SYSTEM SET timezone = 'UTC'").await;
-    server.kill();
-    server.start_again();
-    shop.database.disconnect().await;
-    // Due by either zone.
-    shop.orders_due_in(1..=5, -24 * HOUR).await;
-    daemon.until_logged("closing is stopped").await;
-    daemon.stop().await;
-    assert_eq!(shop.closed().await, 0);
+    restarted_in_another_zone(true).await;
 }
 
 /// A query that takes long: it looks as much further ahead.
