@@ -282,7 +282,7 @@ impl EpochUnit {
 pub struct Close {
     /// The most orders that one transaction closes. By default fewer where other transactions share the database.
     pub batch_size: usize,
-    /// How many transactions run at the same time.
+    /// How many transactions run at the same time; those of full batches over all instances together, at least one in each.
     pub workers: usize,
     /// How many order ids may wait for a worker; beyond that the sweep finds them again.
     pub inbox: usize,

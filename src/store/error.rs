@@ -226,3 +226,17 @@ impl StoreError {
         Self::TimedOut(format!("no answer within {} (database.timeout)", humantime::format_duration(after)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As MariaDB and MySQL say it.
+    #[test]
+    fn what_is_corrupt_is_to_be_rebuilt() {
+        for text in ["Index for table 'orders' is corrupt; try to repair it (HY000)", "Index orders_due is corrupted (HY000)"] {
+            assert!(StoreError::Rejected(text.into()).cure().contains("FORCE"), "{text}");
+        }
+        assert!(StoreError::Rejected("what was sent is not corrupt".into()).cure().contains("grant"));
+    }
+}

@@ -290,6 +290,11 @@ async fn close_sql_that_is_wrong() {
         assert!(!report.mark("closing").1.contains("did you mean"), "{:#?}", report.findings);
         let report = Report::of(&settings.clone().set("orders.filter", "orders.statu = 1"), 78).await;
         report.assert("closing", "fail", "did you mean status?");
+        if kind == Kind::MariaDb {
+            let report = Report::of(&set("UPDATE orders FORCE INDEX (no_such_index) SET status = 5 WHERE order_no IN (:ids)"), 78).await;
+            report.assert("closing", "fail", "no_such_index");
+            assert!(report.fix("closing").contains("close.sql"), "{:#?}", report.findings);
+        }
     }
 }
 
